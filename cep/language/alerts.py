@@ -52,8 +52,8 @@ _VARIABLE = re.compile(r"[^\W\d]\w*")
 class Alerting:
     """An alert, the rules that derive its occurrences, and the schema of these occurrences.
 
-    `ends`: for an alert on a fluent, the schema of the event `Alert.ends`. `key`: maps each KEYED BY variable of the
-    alert to the name of the column that contains it.
+    `ends`: for an alert on a fluent, the schema of the event `Alert.ends`. `key`: for each KEYED BY variable of the
+    alert, the name of the column that contains it.
     """
 
     alert: Alert
@@ -110,7 +110,7 @@ def _alerting(
 ) -> tuple[Alerting, list[CepError]]:
     """Lower an alert on an event or on the beginning of a fluent.
 
-    `whole`: the key of a statement without KEYED BY. True: all arguments are the key. False: the key is empty.
+    `whole`: selects the key of a statement that has no KEYED BY. True: all arguments. False: an empty key.
     """
     own, head = _named(atom, event)
     atom = replace(atom, arguments=(*head, *atom.arguments[len(head) :]))
@@ -176,8 +176,8 @@ def on_fluent(
     """Lower an alert on a fluent. `atom` matches the beginning of an interval of the fluent. The alert lasts until this
     interval ends.
 
-    If the statement has no KEYED BY, all arguments are the key, because each tuple of a fluent begins and ends
-    independently.
+    If the statement has no KEYED BY, all arguments are the key, because a fluent begins and ends independently for each
+    combination of arguments.
     """
     lowered, errors = _alerting(statement, atom, conditions, fluent, source, True)
     alert = lowered.alert
@@ -209,8 +209,8 @@ def watching(statement: AlertStatement) -> AlertStatement:
 
 
 def since_ever(watched: Alerting) -> Alerting:
-    """Add two rules to a hidden alert on a fluent. With them, the alert also inhibits during the fluent's intervals
-    that began before the stream."""
+    """Add two rules to a hidden alert on a fluent. They let the alert also inhibit during intervals of the fluent that
+    began before the stream."""
     more = [
         replace(rule, body=replace(rule.body, arguments=(*rule.body.arguments[:-1], Constant(kind, "int"))))
         for rule, kind in zip(watched.rules, (BEFORE, HELD), strict=True)

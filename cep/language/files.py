@@ -12,7 +12,7 @@ def joined(texts: Iterable[tuple[str, str]]) -> tuple[str, str, Files]:
     """Join files to one text. `texts`: the name and the text of each file.
 
     Return the joined text, a program name for messages, and for each file its name and its first line in the joined
-    text. If there is only one file, the result contains its text and name, and an empty list of files.
+    text. If there is only one file, return its text, its name and an empty list.
     """
     parts = list(texts)
     assert parts, "a program has a text"

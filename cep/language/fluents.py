@@ -96,7 +96,7 @@ class Fluents:
     ) -> None:
         """Collect the fluents of a program and check the statements about them.
 
-        `schema_of`: a function that returns the schema of a declaration of records.
+        `schema_of`: a function that returns the schema for the declaration of an event, or of a fluent's records.
         """
         self.source: Source = program.source
         self.schemas = schemas
@@ -300,8 +300,8 @@ class Fluents:
         return self.rule(statement, SelectPattern(body, conditions, None, statement.span) if conditions else body)
 
     def inertia(self) -> list[Rule]:
-        """Return two kinds of rules. The first compute the beginnings and ends of each fluent from its transitions or
-        records. The others derive its maximal intervals."""
+        """Return the rules that compute each fluent's beginnings and ends from its transitions or records, and the
+        rules that derive its maximal intervals from these."""
         rules = []
         for name, statement in self.declared.items():
             if name in self.incoming:
@@ -323,8 +323,8 @@ class Fluents:
     # --- patterns and conditions ---
 
     def atom(self, atom: ast.EventPattern, lowered: Atom) -> Atom:
-        """Return the atom for a fluent in a pattern. It matches the fluent's maximal intervals, its beginnings or its
-        ends."""
+        """Return the atom for a fluent in a pattern. The atom matches the fluent's maximal intervals, its beginnings or
+        its ends."""
         kind = {None: WHOLE, "BEGIN": BEGINS, "END": ENDS}[atom.edge]
         if atom.name in self.defined or atom.name in self.incoming:
             kind = {None: WHOLE, "BEGIN": BEGINNING, "END": ENDING}[atom.edge]
@@ -332,8 +332,8 @@ class Fluents:
         return replace(lowered, event=edges(atom.name), arguments=arguments)
 
     def of(self, condition: Condition) -> tuple[str, tuple[Expression, ...], bool] | None:
-        """Return the fluent that a condition tests, the fluent's arguments, and a flag that is True if the test is
-        negated. If the fluent has a value, it is the last argument.
+        """Return the fluent that a condition tests, the fluent's arguments, and True if the test is negated. A fluent's
+        value is its last argument.
 
         Return None if the condition tests no fluent.
         """
@@ -354,7 +354,7 @@ class Fluents:
         return None
 
     def elsewhere(self, condition: Condition) -> None:
-        """Report each fluent that occurs in a condition where it cannot be tested, for instance inside an
+        """Report each fluent in a condition that tests it in a way that is not possible, for instance inside an
         expression."""
         if self.held.refuse(condition):
             return
@@ -410,7 +410,7 @@ class Fluents:
     def asked_atom(self, asked: tuple[str, tuple[Expression, ...], bool], span: Span) -> Atom:
         """Return an atom that matches the beginnings and ends of a fluent in a condition.
 
-        `asked`: the fluent, its arguments, and a flag that is True if the condition is negated.
+        `asked`: the fluent, its arguments, and True if the condition is negated.
         """
         name, arguments, _ = asked
         if self.late is not None:

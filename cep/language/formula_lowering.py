@@ -62,10 +62,8 @@ class FormulaLowering:
 
     @property
     def waits(self) -> bool:
-        """Return True if the rule belongs to a cycle whose results are known only at the end of the stream.
-
-        Such a cycle is evaluated when its inputs are complete. So its formulas need no delays.
-        """
+        """Return True if the rule belongs to a cycle whose results are known only at the end of the stream. Its
+        formulas then need no delays."""
         return bool(self.cycle) and self.late >= FOREVER
 
     def late_of(self, formula: Formula) -> int:
@@ -73,12 +71,12 @@ class FormulaLowering:
         return self.within(self.lateness.late_of(formula))
 
     def within(self, late: int) -> int:
-        """Return `late`. For a rule of a cycle that waits for the end of the stream, return 0."""
+        """Return `late`, or 0 if the rule belongs to a cycle whose results are known only at the end of the stream."""
         return 0 if self.waits else late
 
     def through(self, formula: Formula) -> bool:
-        """Return True if a formula uses a fluent of the cycle. If the cycle contains NOT or AGGREGATE, count only
-        fluents that the formula uses without a delay."""
+        """Return True if a formula uses a fluent of the cycle. If the cycle contains NOT or AGGREGATE, ignore fluents
+        that the formula uses with a delay."""
         return _asks(asked_now(formula) if self.lagging else formulas(formula), self.now)
 
     def apart(self, parts: Sequence[Formula], make: Callable[[tuple[Formula, ...]], Formula]) -> list[Formula]:

@@ -65,7 +65,7 @@ class Formulas:
                 fluents.schemas[table] = replace(schema, fluent=replace(schema.fluent, late=late))
 
     def _recursive(self) -> set[str]:
-        """Check the recursion among fluents. Return the fluents whose recursion was refused.
+        """Check recursive fluents. Return the fluents whose recursion is not permitted.
 
         For each recursive fluent, `cycles` then contains the fluents of its cycle, and `now` contains the fluents that
         it uses without a delay. `lagging` contains the fluents whose cycle contains NOT or AGGREGATE.
@@ -135,7 +135,7 @@ class Formulas:
 
     def looks_ahead(self, rule: ast.WhileRule, cycle: frozenset[str]) -> Iterator[tuple[str, Span]]:
         """Yield the word and the span of each operator in a rule that looks ahead to a fluent of the cycle. Report
-        operators that cannot be recursive."""
+        operators that cannot be part of a cycle."""
 
         def through(formula: Formula) -> bool:
             return bool(_names(formula) & cycle)
@@ -238,8 +238,8 @@ class Formulas:
         return Rule(transitions(statement.name), arguments, body, None, statement.span, statement.head_span)
 
     def extents(self) -> list[Rule]:
-        """Return two rules per fluent. The first computes the fluent's beginnings and ends from changes, and the second
-        merges them into maximal intervals."""
+        """Return the two rules of each fluent. One computes the fluent's beginnings and ends from changes, and the
+        other merges them into maximal intervals."""
         rules = []
         for name in self.rules:
             span = self.fluents.declared[name].span
@@ -255,8 +255,8 @@ class Formulas:
         return [*rules, *(rule for name in self.whole_of for rule in self.long_of(name))]
 
     def long_of(self, name: str) -> list[Rule]:
-        """Return the rules of an auxiliary fluent for the fluent `name`, which LASTING defines. The fluent `name` holds
-        in the intervals of the auxiliary fluent that are long enough.
+        """Return the rules of an auxiliary fluent for a fluent that LASTING defines. The fluent `name` holds in those
+        intervals of the auxiliary fluent that are long enough.
 
         The auxiliary fluent is not part of the output.
         """
@@ -279,7 +279,7 @@ class Formulas:
         """Return the pattern for a fluent in an event pattern.
 
         If LASTING defines the fluent, the pattern reads the auxiliary fluent of `long_of` and selects its long
-        intervals. They are known in time for event rules, and the intervals of the fluent itself are not.
+        intervals. These are known in time for event rules, but the intervals of the fluent itself are not.
         """
         name = written.name
         if name not in self.rules or name in self.recursive or self.lateness.in_time(name):
@@ -342,8 +342,8 @@ class Formulas:
         )
 
     def right(self, atom: Atom, fluent: bool) -> bool:
-        """Return True if a lowered event pattern has all arguments of its event. It lacks some of them if the pattern
-        has a mistake."""
+        """Return True if a lowered event pattern has all arguments of its event. A pattern that has a mistake may lack
+        some of them."""
         schema = self.fluents.schemas[atom.event]
         return len(atom.arguments) == len(schema.attributes)
 

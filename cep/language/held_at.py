@@ -32,8 +32,7 @@ from cep.rules.terms import (
 WORD = "held"
 FORM = "`held(moving(V), start())`, `held(location(P) = X, end() - 5 s)`"
 Asked = tuple[str, tuple[Expression, ...], bool]
-"""A tested fluent: its name, its arguments, and a flag that is True if the test is negated. If the fluent has a value,
-this value is the last argument."""
+"""A tested fluent: its name, its arguments, and True if the test is negated. A fluent's value is its last argument."""
 
 
 class KnownFluents(Protocol):
@@ -57,7 +56,7 @@ class AskedAt:
 
     @property
     def fresh(self) -> set[str]:
-        """The variables that get their value from the condition, if no other part of the rule binds them."""
+        """The variables that the condition binds unless another part of the rule binds them."""
         return set() if self.fluent[2] else {n for argument in self.fluent[1] for n in expression_variables(argument)}
 
 
@@ -78,8 +77,8 @@ class HeldConditions:
         return True
 
     def of(self, condition: Condition) -> AskedAt | None:
-        """Return the parts of a `held(...)` condition. Return None for any other condition, and for a `held` condition
-        that has a mistake. Report the mistake."""
+        """Return the parts of a `held(...)` condition. If the condition has a mistake, report it and return None. Also
+        return None for any other condition."""
         if not self.is_one(condition):
             return None
         assert isinstance(condition, Predicate), "it was asked"
@@ -116,8 +115,8 @@ class HeldConditions:
         """Add the positive `held` conditions to a pattern. Return the new pattern, and the conditions that the caller
         still has to add.
 
-        `asked`: the positive `held` conditions. `rest`: the other conditions of the WHERE. If the time of a `held`
-        condition gets its value from a condition of `rest`, this condition is added to the pattern first.
+        `asked`: the positive `held` conditions. `rest`: the other conditions of the WHERE. If a condition in `rest`
+        determines the time of a `held` condition, it is added to the pattern first.
         """
         every, waiting = rest, list(asked)
         while waiting:
@@ -210,7 +209,7 @@ def _fluent(expression: Expression) -> str | None:
 
 
 def _later(conditions: tuple[Condition, ...], fresh: set[str]) -> tuple[Condition, ...]:
-    """Return the conditions that read a variable of `fresh`, or a variable whose value depends on one of `fresh`."""
+    """Return the conditions that read a variable of `fresh`, directly or through the value of another variable."""
     later: tuple[Condition, ...] = ()
     while True:
         more = tuple(condition for condition in conditions if fresh.intersection(condition_variables(condition)))

@@ -1,4 +1,4 @@
-"""The part of a program that can still be checked when some statements have mistakes."""
+"""The part of a program that can still be checked if some statements have mistakes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def independent(tree: ast.SyntaxTree, names: Collection[str]) -> ast.SyntaxTree:
 
 
 def names_at(tree: ast.SyntaxTree, errors: Iterable[CepError]) -> set[str]:
-    """Return the names that are declared or derived by statements with an error."""
+    """Return the names that the statements with an error declare or derive."""
     spans = [error.span for error in errors if error.span is not None]
     names = set[str]()
     for statement in tree.statements:

@@ -139,10 +139,8 @@ def _areas(expression: Expression) -> bool:
 
 
 def _alike(known: Graph | Triples, graph: Graph) -> bool:
-    """Return True if two graph patterns that have the same text also have the same meaning.
-
-    This is so if the prefixes in the text mean the same IRIs in both patterns.
-    """
+    """Return True if two graph patterns that have the same text also have the same prefixes for the names in this
+    text."""
     assert isinstance(known, Graph), "the name of triples is in no braces"
     known_prefixes, other = ({(name, iri) for name, iri in g.prefixes if f"{name}:" in g.text} for g in (known, graph))
     return known_prefixes == other

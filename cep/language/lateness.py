@@ -44,7 +44,7 @@ class Lateness:
         return self.found[name]
 
     def of_cycle(self, names: Iterable[str], ahead: bool) -> None:
-        """Set the delay of fluents that depend on each other. All get the same delay: the longest delay of their rules.
+        """Set the delay of fluents that depend on each other. All of them get the longest delay of their rules.
 
         `ahead`: True if the fluents depend on later events. Then they are known only at the end of the input.
         """
@@ -94,8 +94,8 @@ class Lateness:
     def whole(self, name: str) -> bool:
         """Return True if each maximal interval of a fluent is known when the interval ends.
 
-        This is true if the fluent has no delay. It is also true if the fluent has a single rule, which selects the long
-        intervals of a formula without delay (LASTING). The head of this rule must have all variables of the formula.
+        This is true if the fluent has no delay, or if it has a single rule that selects the long intervals of a formula
+        without delay (LASTING), and the head of this rule has all variables of the formula.
         """
         if name in self.recursive or not self.late(name):
             return not self.late(name)

@@ -40,7 +40,7 @@ class Together:
     - `others`: the statements of all dialects except LARS.
     - `lars`: the LARS program, or None if no file is in LARS.
     - `untyped`: the events that LARS reads and other rules derive, but no file declares.
-    - `needs`: for each derived event or fluent, the names that its rules use.
+    - `needs`: for each derived event or fluent, the names of the events, fluents and predicates that its rules use.
     """
 
     source: Source
@@ -138,8 +138,8 @@ class Together:
         return self.tree(known)
 
     def _part(self, names: Iterable[str], types: Types) -> ast.SyntaxTree:
-        """Return a program that consists of the statements on which the events `names` depend. In this program, fluents
-        that LARS derives are input."""
+        """Return a program that consists of the statements on which the events `names` depend. In this program, the
+        fluents of LARS are input."""
         assert self.lars is not None, "it asks events"
         wanted = set(names).union(*(_before(name, self.needs) for name in names))
         program = self.asking(types)
@@ -194,7 +194,7 @@ class Together:
 
     def _facts(self, name: str, rules: Sequence[StaticRule]) -> FactDeclaration:
         """Return a declaration of facts. The types of its arguments are the types of the values in `rules`. Raises
-        CepError if the values of an argument differ in type."""
+        CepError if an argument has values of different types."""
         first = rules[0]
         types: list[str] = []
         for index in range(len(first.arguments)):
@@ -289,7 +289,6 @@ def _refuse_circles(
 
 
 def _refuse_unknown(source: Source, others: ast.SyntaxTree, lars: LarsProgram) -> None:
-    """Refuse predicates that no file defines."""
     errors = Mistakes()
     facts = {rule.head.predicate for rule in lars.rules if rule.is_fact and rule.head is not None}
     known = (

@@ -125,8 +125,8 @@ def _otherwise(source: Source, declaration: Declaration, other: Declaration) -> 
 
 
 def instants(statement: Declaration) -> Declaration:
-    """Give an event declaration a time column if it declares none, so that the event is instantaneous as in LARS.
-    Return other declarations unchanged."""
+    """Add a time column to an event declaration that names neither a time nor a start column: events are instantaneous
+    as in LARS. Return other declarations unchanged."""
     if not isinstance(statement, ast.EventDeclaration):
         return statement
     plain = (statement.time, statement.start) == (None, None)

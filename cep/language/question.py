@@ -101,8 +101,8 @@ def _plain_event(text: str, prefixes: Iterable[tuple[str, str]]) -> AskedEvent:
 
 
 def quoted(text: str, place: int | None = None) -> str | None:
-    """Put quotes around the arguments that are not valid values, and around the argument number `place`. Return the
-    corrected event.
+    """Put quotes around the arguments that are not valid values, and around the argument at the position `place`.
+    Return the corrected event.
 
     Return None if this changes nothing, or if the result is still not a valid event.
     """

@@ -142,8 +142,8 @@ def formatted(text: str, name: str = "<program>", beside: Mapping[str, str] | No
 def parameters_with(source: Source, beside: Mapping[str, str]) -> Parameters:
     """Return the parameters that the files of a program declare. Statements that have mistakes are ignored.
 
-    `source`: one of the files. `beside`: the texts of the other files, by file name. It may also contain the text of
-    `source`.
+    `source`: one of the files. `beside`: the texts of the other files, by file name. The text of `source` in it is
+    ignored.
     """
     parameters = Parameters()
     for file, text in {**beside, source.name: source.text}.items():

@@ -127,8 +127,8 @@ def tables_of_records(
 
 
 def rules_of_records(name: str, schema: Schema, final: bool, span: Span) -> list[Rule]:
-    """Return the rules of a fluent whose input is records. They compute the fluent's beginnings and ends from its
-    records, and its maximal intervals from the beginnings and ends.
+    """Return the rules of a fluent whose input is records. One rule computes the fluent's beginnings and ends from its
+    records, the other its maximal intervals from these.
 
     `final`: True if no record closes an interval that an earlier record left open.
     """

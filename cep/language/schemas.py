@@ -103,8 +103,8 @@ class Schemas:
     def _name_heads(self) -> None:
         """Name the attributes of derived events.
 
-        The names come from the event's declaration. If it has none, they come from a head that has named arguments.
-        Otherwise they are the variables of the heads.
+        The names come from the event's declaration or, if the event is not declared, from a head that has named
+        arguments. Otherwise they are the names of variables in the heads.
         """
         heads: dict[str, list[ast.EventRule]] = {}
         for statement in self.program.statements:
@@ -161,7 +161,8 @@ class Schemas:
                 self._error(message, span, hint)
 
     def _name_inputs(self) -> None:
-        """Create schemas of undeclared input events. Their first positional use determines the number of arguments."""
+        """Create schemas of undeclared input events. The first use of an event by position determines the number of its
+        arguments."""
         derived = {s.name for s in self.program.statements if isinstance(s, ast.EventRule)}
         for statement in self.program.statements:
             body = statement.body if isinstance(statement, ast.EventRule | ast.FluentRule) else None
@@ -204,8 +205,8 @@ def _format(attribute: ast.AttributeTree, event: ast.EventDeclaration) -> TimeFo
 
 
 def _when(event: ast.EventDeclaration) -> When | None:
-    """Return the tests of WHEN. In the result, each test also treats a value as missing if the declaration lists it as
-    missing for every column."""
+    """Return the tests of WHEN. The values that the declaration lists as missing for all columns count as missing in
+    each test."""
     if event.when is None:
         return None
     return tuple(tuple(replace(test, missing=_all_missing(event)) for test in tests) for tests in event.when)

@@ -1,4 +1,4 @@
-"""The static predicates that a program declares, and those that its conditions use."""
+"""The static predicates that a program uses."""
 
 from __future__ import annotations
 

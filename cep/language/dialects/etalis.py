@@ -47,7 +47,7 @@ from cep.rules.terms import (
 # Each repetition becomes a goal of its own.
 MOST_TIMES = 100
 MOST_REPEATED = 20_000
-"""The maximum number of events in a pattern after each TIMES is expanded."""
+"""The maximum number of events in a pattern, counted after each TIMES has been expanded."""
 UNRESTRICTED = PolicyChoice("unrestricted")
 
 _EDGES = {

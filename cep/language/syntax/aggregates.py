@@ -1,4 +1,4 @@
-"""Parser of aggregates, such as `AGGREGATE A = avg(W), N = count() OVER LAST 5 EVENTS BY K`."""
+"""Parser of aggregations, such as `AGGREGATE A = avg(W), N = count() OVER LAST 5 EVENTS BY K`."""
 
 from __future__ import annotations
 

@@ -403,7 +403,7 @@ class SyntaxTree:
 
     - `impossible`: fluents that must never hold, each with the span of the rule that forbids it.
     - `helpers`: names of auxiliary events and fluents that are not part of the output.
-    - `answered`: fluents that LARS derives. They are known at the end of their tick.
+    - `answered`: fluents that LARS derives. Their value in a tick is known at the end of the tick.
     """
 
     statements: tuple[Statement, ...]
@@ -413,8 +413,8 @@ class SyntaxTree:
     answered: frozenset[str] = field(default=frozenset(), compare=False)
 
     def as_facts(self) -> SyntaxTree:
-        """Return a copy of the tree in which every event without a KEY is DISTINCT. Dialects need this, because they
-        treat equal records as one occurrence."""
+        """Return a copy of the tree in which every event without a KEY is DISTINCT. In dialects, equal records are one
+        occurrence."""
         return replace(self, statements=tuple(map(_as_fact, self.statements)))
 
 

@@ -39,7 +39,7 @@ from cep.rules.terms import (
 _WHOLE = re.compile(r"(?<![\w.])([0-9]+),\Z", re.ASCII)
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _INSIDE = frozenset((*COMPARISONS, "<-", ",", "AND", "OR", "NOT", "IN", "BETWEEN"))
-"""Tokens that occur inside parentheses only if the parentheses contain conditions."""
+"""Tokens that occur between parentheses only if the parentheses contain conditions."""
 
 
 def conditions(cursor: Cursor) -> tuple[Condition, ...]:

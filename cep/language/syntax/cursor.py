@@ -86,10 +86,8 @@ class Cursor:
     # -- parameters
 
     def parameter(self, span: Span | None = None) -> str | None:
-        """Return the name of the parameter that the program writes at `span`. The default of `span` is the next token.
-
-        Return None if the program writes no parameter there, or if the name is only a part of `span`.
-        """
+        """Return the name of the parameter that fills `span` in the program, or None if no parameter does. The default
+        of `span` is the next token."""
         token = self.token if span is None else self._named.get((span.line, span.column))
         if token is None or (span is None and (token.line, token.column) not in self._named):
             return None

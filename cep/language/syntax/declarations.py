@@ -26,7 +26,7 @@ the same time, it replaces the earlier record.
 """
 _PARTS = ("%Y", "%m", "%d", "%H", "%M", "%S")
 DISTINCT = "DISTINCT"
-"""The word that makes equal records one occurrence."""
+"""The word by which a declaration says that equal records are one occurrence."""
 RANGED = ("int", "float", "time", "duration")
 
 RangeEnd = int | float | None
@@ -64,7 +64,7 @@ def policy_statement(cursor: Cursor) -> ast.PolicyStatement:
 
 
 def end_statement(cursor: Cursor, what: str, hint: str | None = None, expected: str = "`.`") -> None:
-    """Read the dot that ends a statement. If it is missing, raise CepError. If a new statement begins on the next line,
+    """Read the dot that ends a statement. Raises CepError if it is missing. If a new statement begins on the next line,
     the error points to the end of the last token."""
     token = cursor.token
     if token.key == ".":
@@ -203,7 +203,7 @@ def _check_parts(cursor: Cursor, columns: Sequence[str], pattern: str | None, fi
 def _key(
     cursor: Cursor, event: str, attributes: tuple[ast.AttributeTree, ...], before: tuple[str, ...] | None
 ) -> tuple[str, ...]:
-    """Read `KEY sensor, seq`."""
+    """Read `KEY sensor, seq`. `before`: the KEY that the declaration already has, or None."""
     first = cursor.advance()
     if before is not None:
         cursor.stop(
@@ -305,7 +305,7 @@ def _type(cursor: Cursor) -> str:
 def _column(cursor: Cursor, sources: list[tuple[str, Token]]) -> str:
     """Read the source of a value: a column, a path in a record, an RDF property, or a property path `<...>/<...>`.
 
-    Append a column or a path in a record to `sources`.
+    If the source is a column or a path in a record, append it to `sources`.
     """
     token = cursor.token
     if token.kind in ("iri", "prefixed"):

@@ -52,7 +52,7 @@ class _Item:
     """A token or a comment.
 
     - `line`, `column`: its original position.
-    - `breaks`: the number of line breaks before it.
+    - `breaks`: the number of line breaks directly before it.
     - `spaces`: the original number of spaces before it on its line.
     - `gap`: the usual number of spaces before it.
     - `align`: the number of additional spaces that align it with a column.
@@ -265,7 +265,7 @@ def _is_sign(previous: Token | None, token: Token, text: str) -> bool:
 
 
 def _gap(previous: Token | None, token: Token, statement: ast.Statement | None, last: _Item | None) -> int:
-    """Return the usual number of spaces between two tokens on a line."""
+    """Return the usual number of spaces between two tokens of a line."""
     if previous is None:
         return 1
     beside = 0 if previous.end == token.start else 1

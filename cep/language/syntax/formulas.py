@@ -37,7 +37,7 @@ BOXES = tuple(word for word, operator in TEMPORAL.items() if operator.of_head is
 
 
 def begins_boxes(cursor: Cursor) -> bool:
-    """Return True if the next tokens are a temporal operator before the head of a rule."""
+    """Return True if a temporal operator before the head of a rule follows."""
     return cursor.token.key in (*UNARY, *BINARY) and cursor.peek().key in ("[", "(") and _opens(cursor, 2)
 
 
@@ -248,8 +248,8 @@ _BEHIND: Mapping[str, Callable[[Cursor, Token, Token, Formula], Formula]] = {
 
 
 def _opens(cursor: Cursor, ahead: int = 0) -> bool:
-    """Return True if the interval of an operator follows, such as `[0, 4 s]`. After a `(`, the next token decides,
-    because a `(` can also open a formula."""
+    """Return True if the interval of an operator follows, such as `[0, 4 s]`. If it begins with `(`, look at the token
+    after it, because a `(` can also open a formula."""
     if ahead == 0:
         if cursor.token.key == "[":
             return True

@@ -72,7 +72,7 @@ class Clauses:
     """The clauses of one attribute or one declaration that have been read so far. They describe the format of values or
     records.
 
-    - `of`: the type of the attribute.
+    - `of`: the type of the attribute, if the clauses are those of an attribute.
     - `timed`: True if the event's declaration names a time column.
     - `facts`: True if the clauses belong to a declaration of facts, whose times may be times of day.
     """
@@ -273,8 +273,8 @@ def _records(cursor: Cursor) -> RecordFormat:
 
 
 def _twice(columns: str) -> str | None:
-    """Return the first column name that occurs twice. Return None if there is none. The names `_` and `-` stand for
-    unused columns and may occur several times."""
+    """Return the first column name that occurs twice, or None. The names `_` and `-` stand for unused columns and may
+    occur several times."""
     names = [name for column in columns.split(",") if (name := column.strip()).strip("_-")]
     return next((name for place, name in enumerate(names) if name in names[:place]), None)
 

@@ -59,7 +59,8 @@ class Recovery:
     def refuse(self, error: CepError, cursor: Cursor, first: Token) -> None:
         """Record the mistake in a statement, and move the cursor to the next statement.
 
-        If the statement uses a parameter or prefix whose own declaration has a mistake, do not record the mistake.
+        If the statement uses a parameter or prefix whose declaration has a mistake, do not record the mistake of the
+        statement.
         """
         before = set(self._constants)
         tokens = self.skip(cursor, first)

@@ -10,7 +10,7 @@ from cep.language.syntax.ast import EventDeclaration
 from cep.rules.static.typed_facts import FactDeclaration
 
 LONGEST = 4
-"""The maximum number of rules that the explanation of a cycle shows."""
+"""The maximum number of rules that are shown to explain a cycle."""
 
 
 def circles(program: LarsProgram, source: Source) -> list[str]:
@@ -21,8 +21,8 @@ def circles(program: LarsProgram, source: Source) -> list[str]:
 def counted(program: LarsProgram) -> list[str]:
     """Return how many rules and components the program has, and how many components are recursive or not stratified.
 
-    Each count is a text, such as `3 rules`. A component that is not stratified does not count as recursive. If one of
-    these two counts is 0, it is left out.
+    Each count is a text, such as `3 rules`. A component that is not stratified does not count as recursive. The last
+    two counts are left out if they are 0.
     """
     groups = [component for component in components(program) if component.predicates]
     cyclic = sum(component.cyclic is not None for component in groups)
@@ -33,7 +33,7 @@ def counted(program: LarsProgram) -> list[str]:
 
 
 def comes_in(program: LarsProgram) -> list[str]:
-    """Return the undeclared input predicates. Rule bodies use them, but no rule, fact or declaration defines them.
+    """Return the undeclared input predicates: predicates in rule bodies that no rule, fact or declaration defines.
 
     If the program declares events, return an empty list.
     """

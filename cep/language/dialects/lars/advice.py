@@ -43,7 +43,8 @@ def _given(program: LarsProgram) -> frozenset[str]:
 def _kept(program: LarsProgram, source: Source) -> Iterator[Warning]:
     """Warn of each literal for which the engine must store input without a time limit.
 
-    This is a literal that reaches back over the whole input, or a window that keeps the last atoms of each value.
+    Such a literal reaches back over the whole input, or has a window `[n #] by X`, which keeps n atoms for each value
+    of X.
     """
     derived = program.derived
     for literal in _literals(program):
@@ -99,8 +100,7 @@ def _names(program: LarsProgram, source: Source) -> Iterator[Warning]:
 
 
 def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
-    """Warn of each recursive rule that can derive atoms without end, at later and later ticks or with more and more
-    values."""
+    """Warn of each recursive rule that can derive ever more atoms: at ever later ticks, or with ever new values."""
     for component in components(program):
         if not component.recursive:
             continue
@@ -117,8 +117,8 @@ def _ahead(program: LarsProgram, source: Source) -> Iterator[Warning]:
 
 
 def _grows(rule: LarsRule, argument: Expression, component: Component) -> bool:
-    """Return True if a head argument can take more and more values. This is so if it is calculated from values that the
-    component itself derives, and no comparison limits it."""
+    """Return True if a head argument can take ever new values: it is calculated from values that the component itself
+    derives, and no comparison limits it."""
     if not _moves(rule, argument) or _bounded(rule, argument):
         return False
     own: set[str] = set()

@@ -44,8 +44,8 @@ class KeyedRule:
         return first if all(name == first for name in others) else None
 
     def bound(self, names: Sequence[str]) -> bool:
-        """Return True if the body gives each variable of `names` a value. Only two kinds of literals can do so: derived
-        atoms that are neither negated nor inside □, and input relations that contain all variables of `names`."""
+        """Return True if the body gives each variable of `names` a value. Two kinds of literals can do so: derived
+        atoms that are neither negated nor inside □, and input relations that contain all of `names`."""
         dealt = [known for number, known in self.inputs.items() if number not in self.denied and set(names) <= {*known}]
         derived = [literal.atom for literal in self.asked if not literal.negated and literal.modality != EVERY]
         known = {name for names in dealt for name in names}
@@ -54,7 +54,8 @@ class KeyedRule:
 
 
 def keys_of(rules: Sequence[KeyedRule], predicates: Sequence[str], inputs: int) -> AnswerSetKeys | None:
-    """Return the key columns of the derived predicates and of the input relations, or None if the program has no key.
+    """Return the key columns of the derived predicates and of the input relations. Return None if the program cannot be
+    split by a key.
 
     `inputs`: the number of input relations.
     """

@@ -40,8 +40,8 @@ BEGUN = f"{ASKED}begun"
 class SplitProgram:
     """A program in two parts: the rules for the engine and the rules for the solver.
 
-    - `rest`: the rules that do not depend on a cycle through negation, and the rules that derive the atoms of `inputs`.
-      Each predicate in `inputs` except `BEGUN` has one such rule.
+    - `rest`: the rules that do not depend on a cycle through negation, and for each predicate in `inputs` except
+      `BEGUN` one rule that derives its atoms.
     - `rules`: the rules for the solver.
     - `inputs`: the predicates whose atoms the solver reads. The first is `BEGUN`.
     - `names`: the predicates that the solver derives.
@@ -224,10 +224,10 @@ class _RuleText:
 
     @staticmethod
     def _home(groups: list[list[BodyLiteral]], element: BodyLiteral) -> list[BodyLiteral] | None:
-        """Return the group of literals that binds all variables of `element`. Return None if there is none.
+        """Return the group of literals that binds all variables of `element`, or None if no group does.
 
-        If `element` is an equation that has a single variable on one side, the group only needs to bind the variables
-        of the other side.
+        If `element` is an equation that has a single variable on one side, it is enough that the group binds the
+        variables of the other side.
         """
         needed = [set(variables_of(element))]
         if isinstance(element, Comparison) and element.operator == "=":
@@ -240,7 +240,8 @@ class _RuleText:
         return None
 
     def _calls_apart(self, positive: list[BodyLiteral], known: set[str]) -> tuple[list[BodyLiteral], list[Comparison]]:
-        """Replace each calculation by a fresh variable, unless the literals bind all variables of the calculation.
+        """Replace each calculation in `positive` by a fresh variable, unless these literals bind all variables of the
+        calculation.
 
         Return the literals, and the equations that define the fresh variables.
         """
@@ -271,8 +272,8 @@ class _RuleText:
         return self.places.setdefault(name, f"V{len(self.places)}")
 
     def _term(self, expression: Expression) -> str:
-        """Return the solver's text of a value. A calculation becomes a variable, and an equation for it is added to the
-        body."""
+        """Return the solver's text of a value. If the value is a calculation, return a variable, and add an equation
+        for this variable to the body."""
         match expression:
             case Variable("_"):
                 return "_"
@@ -319,8 +320,8 @@ class _RuleText:
         self.writer.denied.add(len(self.writer.widths) - 1)
 
     def _plain(self, literal: LarsLiteral) -> tuple[list[str], LarsLiteral]:
-        """Remove `not` from a literal, and replace each calculation in it by a variable. Return the names of the
-        literal's variables in the solver's text, and the new literal."""
+        """Remove `not` from a literal, and replace each calculation in it by a variable. Return the variables of the
+        new literal, by their names in the solver's text, and the new literal."""
         arguments: list[Expression] = []
         values: dict[str, str] = {}
         for term in (*literal.atom.arguments, *([] if literal.tick is None else [literal.tick])):

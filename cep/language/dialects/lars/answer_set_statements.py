@@ -59,7 +59,7 @@ class AnswerSetStatements:
 
     - `parts`: the program, split into rules for the engine and rules for the solver.
     - `types`: the argument types of all predicates, including the predicates of `parts.inputs`.
-    - `inconsistent`: the fluent that holds while the program has no answer stream.
+    - `inconsistent`: the name of the fluent that holds while the program has no answer stream.
     - `timeline`: a formula that holds from the first tick on.
     """
 
@@ -144,8 +144,8 @@ class AnswerSetStatements:
         return FormulaAtom(GIVES, tuple(named))
 
     def attributes(self, attributes: Sequence[ast.AttributeTree]) -> tuple[ast.AttributeTree, ...]:
-        """Return a predicate's attributes. If the user wants all answer streams, the last attribute is the number of
-        the stream."""
+        """Return a predicate's attributes. If the user wants all answer streams, append an attribute for the number of
+        the answer stream."""
         if not self.options.every:
             return tuple(attributes)
         return (*attributes, ast.AttributeTree(beside("model", [attribute.name for attribute in attributes]), "int"))
@@ -160,7 +160,6 @@ def _rule(name: str, arguments: Sequence[Expression], formula: Formula, span: Sp
 
 
 def _filler(type: str) -> Constant:
-    """Return the value that fills unused columns of a type."""
     match type:
         case "string":
             return Constant("", "string")

@@ -95,7 +95,7 @@ class LarsRule:
 
     @property
     def is_fact(self) -> bool:
-        """True for a rule without a body, whose head holds at all ticks."""
+        """True if the rule has no body, so that its head holds at all ticks."""
         return self.head is not None and self.tick is None and not self.body
 
 
@@ -118,5 +118,5 @@ class LarsProgram:
 
     @property
     def derived(self) -> frozenset[str]:
-        """The predicates that rules with a body derive. All others are input or facts."""
+        """The predicates that rules with a body derive. All other predicates are input or facts."""
         return frozenset(rule.head.predicate for rule in self.rules if rule.head is not None and not rule.is_fact)

@@ -29,8 +29,8 @@ def bound(element: BodyLiteral) -> list[str]:
 
 
 def assigned(compared: Iterable[Comparison], known: set[str]) -> list[Comparison]:
-    """Sort comparisons for evaluation: first the equations that bind a variable, then all others. Each equation comes
-    after the equations that bind the variables it reads.
+    """Sort comparisons for evaluation: first the equations that bind a variable, then all others. An equation that
+    reads a variable comes after the equation that binds this variable.
 
     Add the variables that the equations bind to `known`.
     """

@@ -70,7 +70,8 @@ def _grown(old: str | None, new: str | None) -> str | None:
 
 
 def variable_types(rule: LarsRule, by_predicate: Mapping[str, Sequence[str | None]]) -> dict[str, str]:
-    """Return the types of a rule's variables, as far as they are known."""
+    """Return the types of a rule's variables as far as they are known. `by_predicate`: the argument types of each
+    predicate, or None for an unknown type."""
     known: dict[str, str] = {}
     for element in rule.body:
         if isinstance(element, LarsLiteral) and not element.negated:

@@ -20,10 +20,10 @@ from cep.language.dialects.lars.ast import EVERY, LarsLiteral, LarsProgram, Lars
 class Cycle:
     """A cycle through negation.
 
-    - `predicates`: the predicates of the cycle. Each one depends on the next, and the last one depends on the first.
+    - `predicates`: the predicates of the cycle. Each predicate depends on the next, and the last one on the first.
     - `rules`: for each predicate, a rule that derives it and reads the next predicate.
-    - `literals`: for each rule, its literal over the next predicate. The first literal is negative: it has `not`
-      or □.
+    - `literals`: for each rule, its literal over the next predicate. The first literal is negative: it has `not` or
+      □.
     """
 
     predicates: tuple[str, ...]

@@ -134,8 +134,8 @@ class _Lowering:
         ]
 
     def instants(self, statement: ast.Statement) -> ast.Statement:
-        """Give an event declaration a time column if it declares none, so that the event is instantaneous. Return other
-        statements unchanged."""
+        """Add a time column to an event declaration that names neither a time nor a start column, so that the event is
+        instantaneous. Return other statements unchanged."""
         if isinstance(statement, ast.EventDeclaration) and (statement.time, statement.start) == (None, None):
             return replace(statement, time="time")
         return statement
@@ -162,7 +162,8 @@ class _Lowering:
         return tuple(attributes)
 
     def allowed(self, name: str, width: int) -> ast.WhileRule:
-        """Return the rule that outputs a fluent only while no constraint is violated."""
+        """Return the rule for a fluent that is part of the output: the fluent holds while its atom is true and no
+        constraint is violated. `width`: the number of arguments."""
         arguments = tuple(Variable(f"X{index + 1}") for index in range(width))
         broken = FormulaAtom(INCONSISTENT, (Constant(0, "int"),))
         formula = And((FormulaAtom(self.relations.now(name), arguments), broken), (False, True))

@@ -69,7 +69,7 @@ class Relations:
         self.constrained = any(rule.head is None for rule in program.rules)
         self.asks_first = self.asks_clock = False
         self.cycle: frozenset[str] = frozenset()
-        """The predicates that depend on the current rule's predicate and that this predicate depends on."""
+        """The predicates that are in a cycle with the current rule's predicate."""
         self.filled: dict[int, None] = {}
         self._numbers = count(1)
 
@@ -103,8 +103,7 @@ class Relations:
         return f"{name}{UNCONSTRAINED}" if self.constrained else name
 
     def at(self, name: str) -> str:
-        """Return the name of the fluent for the atoms of a predicate. It contains only the atoms that rules derive for
-        a certain tick."""
+        """Return the name of the fluent for those atoms of a predicate that rules derive for a certain tick."""
         return self.now(at_ticks(name))
 
     def facts_of(self, name: str) -> str:
@@ -128,8 +127,8 @@ class Relations:
         return tuple(terms), conditions
 
     def is_tick(self, rule: LarsRule, term: Expression) -> bool:
-        """Return True if a variable is certainly a tick of the stream. This is so if a positive literal of the rule's
-        body names this variable after the word `at`."""
+        """Return True if a term is certainly a tick of the stream: a variable that a positive literal of the rule's
+        body names after the word `at`."""
         if not isinstance(term, Variable):
             return False
         return any(
@@ -144,8 +143,7 @@ class Relations:
         return literal.modality == NOW and name in self.facts and name not in self.with_facts
 
     def literal(self, literal: LarsLiteral) -> tuple[Formula | None, list[Condition]]:
-        """Return the formula of a literal without its `not`. Also return the conditions that calculate the tick which
-        the literal names after the word `at`.
+        """Return the formula of a literal without its `not`, and the conditions that calculate the tick after its `at`.
 
         The formula is None if the literal can never be true.
         """
@@ -157,11 +155,11 @@ class Relations:
         return formula, conditions
 
     def _at(self, literal: LarsLiteral) -> tuple[Variable | None, list[Condition]]:
-        """Return a variable for the tick that a literal names after the word `at`, and the conditions that calculate
-        this tick. If the literal has no `at`, the variable is None.
+        """Return a variable for the tick after a literal's `at`, and the conditions that calculate this tick. If the
+        literal has no `at`, the variable is None.
 
-        The result is the program's own variable, unless that variable is also an argument of the atom. Otherwise it is
-        a fresh variable.
+        The result is the program's own variable, unless that variable is also an argument of the atom. In that case, it
+        is a fresh variable.
         """
         if literal.modality != AT:
             return None, []
@@ -195,10 +193,9 @@ class Relations:
         return replace(literal, atom=replace(literal.atom, arguments=arguments))
 
     def window(self, literal: LarsLiteral, first: int = 0) -> WindowTicks:
-        """Return the evaluation ticks at which the literal's window contains an atom, as distances from the atom's
-        tick.
+        """Return the evaluation ticks at which the literal's window contains an atom, counted from the atom's tick.
 
-        `first`: the smallest distance, in ticks.
+        `first`: the first of these ticks.
         """
         if literal.modality == NOW:
             return WindowTicks(self.tick, 0, 0)
@@ -234,8 +231,8 @@ class Relations:
     def _every_input(self, literal: LarsLiteral) -> Formula:
         """Return the formula for □ over an input predicate.
 
-        The formula is true if the atom arrived at every tick of the window. If the window begins before the first tick
-        of the stream, the atom must have arrived at every tick from the first tick on.
+        The formula is true if the atom arrived at every tick of the window. Ticks before the first tick of the stream
+        do not count.
         """
         window, span = literal.window, literal.span
         assert isinstance(window, TimeWindow), "the other windows are elsewhere"
@@ -264,7 +261,7 @@ class Relations:
     ) -> Formula:
         """Return the formula that is true for the atoms in a window of tuples.
 
-        `oldest`: if True, the formula is true only for the oldest atom of the window, and only while the window is
+        `oldest`: True for a formula that is true only for the oldest atom of the window, and only while the window is
         full.
         """
         names = self.arriving if window.by is None else [literal.atom.predicate]
@@ -354,8 +351,8 @@ class Relations:
         return OwnTimesFormula(rows, own.name, self.window(literal), span)
 
     def _rows(self, literal: LarsLiteral, instant: Variable) -> Formula:
-        """Return the formula that is true for each tick, up to the current one, at which the literal's atom is true.
-        The formula binds `instant` to this tick."""
+        """Return the formula that is true for each tick up to the current one at which the literal's atom was true. The
+        formula binds `instant` to that tick."""
         name = literal.atom.predicate
         parts: list[Formula] = []
         if name in self.placed:
@@ -401,8 +398,7 @@ class Relations:
         return And((self._counted(literal, rows, number), formula), (False, False), literal.span)
 
     def _points(self, literal: LarsLiteral) -> tuple[Formula, Variable]:
-        """Return a formula that calculates the number of ticks in a window with a step, and the variable that it binds
-        to this number."""
+        """Return a formula, and the variable that it binds to the number of ticks in a window with a step."""
         window, span = literal.window, literal.span
         assert isinstance(window, TimeWindow), "the other windows are elsewhere"
         own, number, first, last = (self.fresh(name) for name in ("tick", "number", "first", "last"))

@@ -185,7 +185,7 @@ class _RuleChecker:
                 self.use(variable, BINDS.format(variable.name))
 
     def tick(self, term: Expression) -> None:
-        """Report a constant tick that is not a whole number, or that lies beyond the end of time."""
+        """Report `term` if it is a constant that is not a whole number, or a tick beyond the end of time."""
         if not isinstance(term, Constant):
             return
         if term.type != "int":
@@ -246,8 +246,8 @@ def atoms(program: LarsProgram) -> Iterator[tuple[LarsAtom, LarsLiteral | None]]
 
 
 def _misfits(program: LarsProgram, source: Source) -> Iterator[CepError]:
-    """Yield errors for wrong numbers of arguments, unknown names, and names that stand for predicates of several
-    kinds."""
+    """Yield errors for wrong numbers of arguments, unknown predicates, and predicates that are defined in two ways that
+    exclude each other."""
     declared = {
         declaration.name: declaration
         for declaration in program.declarations

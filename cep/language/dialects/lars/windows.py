@@ -76,8 +76,7 @@ def window(cursor: LarsCursor) -> Window:
 
 
 def before_now(cursor: LarsCursor, ticks: int, token: LarsToken) -> int:
-    """Return the number of ticks that a window contains in addition to the current tick. Raises CepError if the window
-    contains no tick.
+    """Return how many ticks a window contains besides the current tick. Raises CepError if the window contains no tick.
 
     `ticks`: the length of the window, as written in the program. `token`: the token of this length.
     """

@@ -18,7 +18,7 @@ from cep.rules.terms import Call, Comparison, Condition, Expression, Variable, f
 
 
 class CircularEnds:
-    """The events that replace the ends of fluents on a cycle.
+    """The events that replace the ends of fluents on a cycle of fluents.
 
     `used`: the names of the fluents whose ends have been replaced so far.
     """
@@ -53,7 +53,7 @@ class CircularEnds:
     def event(self, name: str, head: str) -> str | None:
         """Return the event that replaces the end of the fluent `name` in a clause whose head is `head`.
 
-        Return None if the clause needs no replacement, or if the fluent has a deadline.
+        Return None if the clause can use the end itself, or if the fluent has a deadline.
         """
         if name in self.deadlines or name not in self.known.simple or not self._reaches(name, head):
             return None
@@ -78,8 +78,8 @@ class CircularEnds:
     def helpers(self, rules: Sequence[ast.Statement]) -> list[ast.EventRule]:
         """Return the rules that derive the replacement events.
 
-        `rules`: the translated rules of the program. Each rule that initiates or terminates a replaced fluent leads to
-        one rule of the result.
+        `rules`: the translated rules of the program. The result contains one rule for each of them that initiates or
+        terminates a fluent whose end is replaced.
         """
         helpers = []
         for rule in rules:

@@ -167,7 +167,7 @@ class ConditionConverter:
     # --- knowledge ---
 
     def atemporal(self, clause: Clause) -> tuple[Condition, ...]:
-        """Convert the body of a clause to conditions without times. The body must not depend on time."""
+        """Convert the body of a clause to conditions that do not depend on time."""
         used = _used(clause)
         return tuple(condition for term in clause.body for condition in self.timeless(term, used))
 

@@ -68,8 +68,8 @@ class HoldsForConverter:
         return term_variables(part)
 
     def ground(self, name: str, head: Sequence[Term], clause: Clause, loose: Term) -> Predicate:
-        """Return a condition that gives values to those head variables that the body does not bind. It looks up the
-        possible arguments and values of the fluent `name`.
+        """Return a condition that gives values to those head variables that the body does not bind. The condition looks
+        up the possible arguments and values of the fluent `name`.
 
         `loose`: the head argument that the body does not bind. Raises CepError if the fluent has no grounding clause.
         """
@@ -198,8 +198,8 @@ class HoldsForConverter:
         return Or(tuple(formulas), span)
 
     def helpers(self) -> list[ast.Statement]:
-        """Return the statements that define an auxiliary fluent which always holds from tick 0 on. The complement of a
-        list of intervals consists of the times of this fluent that are in none of the intervals."""
+        """Return the statements that define an auxiliary fluent which holds from tick 0 on. The complement of a list of
+        intervals consists of all other times of this fluent."""
         if not self.asks_ever:
             return []
         begins = ast.FluentRule("initiate", EVER, (), None, ast.TimePoint(-self.tick))

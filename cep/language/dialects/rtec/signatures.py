@@ -53,7 +53,7 @@ FOREIGN = {
 }
 """For each unsupported predicate of Prolog and RTEC, advice on what to write instead."""
 ALLEN = "before", "meets", "starts", "finishes", "during", "overlaps", "equal"
-"""Relations between intervals, in conditions such as `during(I1, I2, union, I)`."""
+"""The names of interval relations in conditions such as `during(I1, I2, union, I)`."""
 
 
 @dataclass(slots=True)

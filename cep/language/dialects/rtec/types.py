@@ -103,7 +103,8 @@ class Types:
         return FUNCTIONS[term.name]
 
     def use(self, name: str, arguments: tuple[Term, ...], clause: int) -> None:
-        """Record that the arguments of a predicate, event or fluent have the same types as `arguments`.
+        """Record that the arguments of the predicate, event or fluent `name` have the same types as the terms in
+        `arguments`.
 
         `arguments`: the terms that a clause writes for these arguments. Raises CepError if one of them is a list.
         """
