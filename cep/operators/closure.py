@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 class Closure(OverOne):
     """A formula that adds one end point to each interval of the inner `formula`.
 
-    `edge`: the end point that is added, `begin` or `end`. `MetricFormula.tied` uses this class for formulas that hold
-    from just after a time on.
+    `edge`: the end point that is added, `begin` or `end`.
     """
 
     formula: Formula

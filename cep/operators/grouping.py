@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 _EARLIEST = {"first": "min", "last": "max"}
-"""For each aggregate that depends on the order of time, an aggregate that does not. The error message suggests the
-second one instead of the first."""
+"""For some aggregates that depend on the order of time, an aggregate that does not, for the hint of the error
+message."""
 _TRENDS = ("slope", "rate", "ewma")
 """Aggregates of how values change over time."""
 

@@ -30,7 +30,7 @@ class Loop:
     """The machine part that evaluates a recursive event.
 
     - `make`: the goal that derives the event from its input and from the rules that are not recursive.
-    - `chain`: the goal that adds everything that the recursive rule derives.
+    - `chain`: the goal that adds the occurrences that the recursive rule derives.
     - `join`: the node that the chain replaces. `right`: the node of the join's right side.
     - `scan`, `scanned`: the node of the event's scan and its goal. Other nodes may read the output of this goal.
     - `width`: the number of the event's columns.
@@ -48,7 +48,7 @@ class Loop:
 
     @property
     def unit(self) -> PlanUnit:
-        """The join, which is credited with the running time of the loop."""
+        """The join. The running time of the loop is reported as the join's."""
         return self.join
 
     @property
@@ -88,7 +88,7 @@ class Loop:
 
     @property
     def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
-        """Report that the chain's row counts belong to the join."""
+        """A mapping that reports the row counts of the chain as those of the join."""
         return {self.event: self.join}
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:

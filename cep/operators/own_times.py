@@ -1,4 +1,5 @@
-"""Atoms that rules derive for ticks of their own, and that hold around these ticks: `b at T in [5 sec]` of LARS."""
+"""Atoms that rules derive for certain ticks, as `b at T`, in a window around each evaluation tick: `b at T in [5 sec]`
+of LARS."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OwnTimesFormula(OverOne):
-    """A formula that holds at each evaluation tick whose window contains the tick in `variable`.
+    """A formula that holds at each evaluation tick whose window contains the tick to which `variable` is bound.
 
     The inner `formula` binds this variable.
     """

@@ -131,13 +131,13 @@ class FormulaEventPattern(FormulaPattern):
 
 @dataclass(frozen=True, slots=True)
 class ProjectionPattern(FormulaPattern):
-    """The projection of a formula to some of its variables. It holds while the formula holds for at least one
-    value of the others.
+    """The projection of a formula to some of its variables. It holds while the formula holds for at least one value of
+    the others.
 
     - `late`: the delay of the formula in microseconds. At watermark w, its changes up to time w - `late` are known.
     - `delay`: the delay with which output rows are emitted after a change, in microseconds.
-    - `closed`: the side of each interval that includes its instant, "begin" or "end". None: intervals stay
-      as they are.
+    - `closed`: "begin" or "end" to extend each interval by the instant at which it begins or ends. None: intervals
+      stay as they are.
     """
 
     formula: Pattern
@@ -318,7 +318,7 @@ class Extent(_Counted):
 def kinds_read(builder: GoalBuilder, number: int, changes: Sequence[int]) -> list[int]:
     """Return the kinds of a fluent's rows that some reader needs: another node, or the output of the program.
 
-    `number`: the number of the fluent's node. `changes`: the kinds that a scan reads if the scan does not select one
+    `number`: the number of the fluent's node. `changes`: the kinds that a scan reads unless the scan selects a single
     kind. In a stage, all kinds are returned, because other stages may read them.
     """
     if builder.plan.origin is not None:

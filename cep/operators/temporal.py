@@ -218,7 +218,7 @@ def headed(operator: str, within: MetricInterval, formula: Formula, span: Span) 
 
 
 def ahead_of_heads(operators: Iterable[str]) -> Iterator[tuple[str, str | None]]:
-    """Yield the operators that make a head hold earlier than its formula, if they are written before the head.
+    """Yield those operators that, before a head, make the head hold earlier than its formula.
 
     Each operator is paired with its mirror image: the operator for the other direction of time, or None.
     """

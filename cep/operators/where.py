@@ -1,5 +1,5 @@
-"""Conditions on a pattern, `p WHERE Wind > 15, near(S, T)`, and the test of a pattern's WITHIN, unless another goal
-already tests it."""
+"""Conditions on a pattern, `p WHERE Wind > 15, near(S, T)`. The node of conditions also tests the pattern's WITHIN if
+no other goal does."""
 
 from __future__ import annotations
 
@@ -237,15 +237,12 @@ class Select(Node):
 
 
 def of_parts(component: Component) -> bool:
-    """Return True if these conditions can be tested on parts of the pattern.
-
-    This requires that they use variables and do not use times.
-    """
+    """Return True if these conditions can be tested on parts of the pattern: they use variables, and no times."""
     return bool(component.variables) and not component.timed
 
 
 def split(components: Iterable[Component]) -> tuple[tuple[Component, ...], tuple[Component, ...]]:
-    """Split conditions into those that can be tested on parts of the pattern (`of_parts`), and those that need the
+    """Divide conditions into those that can be tested on parts of the pattern (`of_parts`), and those that need the
     whole pattern."""
     every = tuple(components)
     return tuple(c for c in every if of_parts(c)), tuple(c for c in every if not of_parts(c))

@@ -79,7 +79,7 @@ class TakenBack(ABC):
 
 
 class Ahead(Generic[T]):
-    """A cache for one computation on an input table. A checkpoint and the step after it both need the result."""
+    """A cache for one computation on an input table, whose result both a checkpoint and the step after it need."""
 
     def __init__(self, work: Callable[[Table], T]) -> None:
         self.work = work

@@ -1,9 +1,9 @@
 """The protocol of goals, and the conversion of their state to Arrow.
 
-A goal is a running operator of the plan. `step` takes the rows that the goal's inputs have output since the last step,
-and returns the rows that the goal derives from them. One step takes all occurrences of an instant. Only a recursion
-takes several steps within an instant. Inputs and output are sorted by arrival. The output depends on the inputs, but
-not on how they are divided into steps.
+A goal is a running operator of the plan. `step` takes the rows that have arrived on the goal's inputs since the last
+step, and returns the rows that the goal derives from them. One step takes all occurrences of an instant. Only a
+recursion takes several steps within an instant. Inputs and output are sorted by arrival. The output depends on the
+inputs, but not on how they are divided into steps.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class Goal(Protocol):
     def evict(self, frontier: Frontier, wholly: bool = False) -> None:
         """Drop state that no input later than `frontier` can need. The engine calls this after steps.
 
-        It returns quickly if there is little to drop. `wholly`: drop all unneeded state, even if that takes long.
+        If there is little to drop, the goal may keep it. `wholly`: True to drop all unneeded state, even if that takes
+        long.
         """
         ...
 
@@ -103,8 +104,8 @@ class Goal(Protocol):
     def needed_arrays(self, frontier: Frontier) -> Arrays:
         """Return the state as arrays, without the parts that only input up to `frontier` could need.
 
-        Use it to compare goals that have different histories. Such goals may not have dropped the same unneeded state
-        yet.
+        Use this method to compare goals that have different histories, because each of them may still store other
+        unneeded state.
         """
         ...
 
@@ -130,7 +131,7 @@ class Goal(Protocol):
     def together(self, left: Arrays, other: Arrays) -> Arrays:
         """Combine two states that have no key in common.
 
-        Exactly one of the two states must contain the rows that belong to every key.
+        Rows that belong to every key must be in exactly one of the two states.
         """
         ...
 

@@ -54,7 +54,7 @@ class InRounds(ABC):
     def remaining(self) -> Table | None:
         """Return the rows that `shrink` has returned but that do not end, because they have another support.
 
-        Returns None if the goal does not count supports.
+        Return None if the goal does not count supports.
         """
         return None
 

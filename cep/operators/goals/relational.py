@@ -353,9 +353,8 @@ class Project(Memoryless, InFamily):
     def as_set(self, tables: Sequence[Table]) -> Table:
         """Merge tables into a set. Of occurrences that are equal and have the same number, the first to arrive is kept.
 
-        If several of them arrive at the same position, the one whose input records arrived first is kept. So the
-        lineage does not depend on the order in which goals output these occurrences. This order is different in
-        buckets.
+        If several of them arrive at the same position, the one whose input records arrived first is kept. The lineage
+        then does not depend on the order in which goals output these occurrences, which is different in buckets.
         """
         if self.lineage is None:
             return as_set(tables, self.own is not Own.SET)

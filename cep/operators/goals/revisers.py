@@ -1,4 +1,5 @@
-"""The choice of a reviser for each goal. A goal without a reviser runs again after any change of its input."""
+"""The choice of a reviser for each goal. A reviser updates a goal's output after late changes of its input. A goal
+without a reviser runs again instead."""
 
 from __future__ import annotations
 
@@ -71,9 +72,9 @@ def revisers_of(
 def _distinct(unit: PlanUnit, goals: Mapping[PlanUnit, GoalInPlan], widths: Mapping[PlanUnit, int], plan: Plan) -> bool:
     """Return True if a reviser of the unit never outputs equal rows.
 
-    A pair has all arguments of both sides. If both sides are instants, and the left one is never after the right one,
-    the pair's start and end are the times of the two sides. So all pairs are distinct if the rows of each side are
-    distinct. UNLESS outputs some rows of its left side, all later by the same duration.
+    The pairs of a join are distinct if the rows of both sides are. A pair contains the arguments of both sides and, if
+    both are instants and the left one is never after the right one, also their times. UNLESS outputs rows of its left
+    side, all later by the same duration.
     """
     if unit not in goals:
         return False

@@ -1,11 +1,12 @@
 """A solver for the answer sets of rules, which searches each key separately.
 
-solve(facts, last):  the answer set nearest to the last one, or all of them
+solve(facts, last):  the answer set nearest to `last`, that of the tick before, or all answer sets
 
 Facts that begin and end are external atoms of one grounding, which is used until an unknown fact arrives (Gebser,
 Kaminski, Kaufmann, Schaub, *Multi-shot ASP solving with clingo*, 2019). Rules that use the number of the tick are
-grounded anew at each tick. If such rules only test if the tick lies in a window, this test is an external atom too.
-Results depend on the current facts and on the facts in the grounding. They never depend on earlier searches.
+grounded anew at each tick. If such rules only test whether the tick lies in a window, this test is an external atom
+too, so that they need no new grounding. Results depend on the current facts and on the facts in the grounding. They
+never depend on earlier searches.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ Calculate = Callable[[int, Row], Value]
 calculation has no result."""
 
 CONFLICTS = 20_000
-"""The maximum number of conflicts while the solver searches for the answer set nearest to the last one. After this
-number, the nearest answer set found so far is used."""
+"""The maximum number of conflicts in the search for the answer set nearest to the last one. The search then ends with
+the nearest answer set found so far."""
 MOST = 10_000
 """The maximum number of answer sets that are output. If there are more, the run fails."""
 ENDLESS = 100_000
@@ -193,8 +194,8 @@ class Grounding:
         return bool(self.control.solve(assumptions=wanted).satisfiable)
 
     def _best(self, mode: str, conflicts: int | None) -> tuple[frozenset[Derived] | None, bool]:
-        """Search for answer sets. Return the last one that the search finds, or None, and True if the search was
-        completed.
+        """Search for answer sets. Return the last answer set that the search finds, or None. Also return True if the
+        search was completed, otherwise False.
 
         `mode`: clingo's optimisation mode. `conflicts`: the maximum number of conflicts, or None.
         """

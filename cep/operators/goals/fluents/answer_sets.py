@@ -48,8 +48,8 @@ Told = tuple[Derived | None, int]
 """The content of an output row. It is either a derived atom with the number of its answer set, or None with the count
 of all answer sets."""
 BEGUN, SEARCHED = range(2)
-"""Indices into `AnswerSetGoal.clock`: the first tick of the stream, and the time code of the last search (NOTHING: none
-yet)."""
+"""Indices into `AnswerSetGoal.clock`. BEGUN: the first tick of the stream. SEARCHED: the time code of the last search,
+or NOTHING before the first search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,8 @@ class AnswerSetGoal(DeclaredState):
             self.clock[BEGUN] = now // (2 * self.spec.tables.tick)
 
     def _changes(self, now: int) -> Iterator[tuple[bool, Line]]:
-        """Search at a time code. Yield the output rows that end at this code (False), then those that begin (True)."""
+        """Search at a time code. Yield the output rows that end at this code, each with False, then those that begin,
+        each with True."""
         tick = now // (2 * self.spec.tables.tick)
         facts = frozenset(fact for fact in self.asked.values() if fact[0])
         outcome = self.solver.solve(facts, self.last, self.clock[BEGUN], tick, self.spec.every)

@@ -74,8 +74,7 @@ if TYPE_CHECKING:
 
 _OF_BEGINNING, _OF_END = [BEGINS, BEGINNING_OF], [ENDS, ENDING, WHOLE, GIVEN]
 _TURN = np.zeros(KINDS, np.int64)
-"""For each kind of output row, its position in the sort order. Output rows of one interval that are due at the same
-instant are sorted by it."""
+"""The order of output rows that one interval has at the same instant: for each kind of row, its position."""
 FEW = 4
 """If there are at most this many known tuples per record of a step, the step scans all tuples."""
 _TURN[[BEGINS, BEGINS_AT, BEGINNING_OF, ENDS, ENDS_AT, ENDING, WHOLE, GIVEN]] = [0, 0, 1, 2, 2, 3, 4, 5]
@@ -144,7 +143,8 @@ class RecordingGoal(NumberedState, Lasting):
         return edges
 
     def _one_each(self, unfinished: bool) -> bool:
-        """Return True if every interval can be stored in `cells`, and then move the intervals there.
+        """Move all intervals to `cells` if every interval can be stored there. Return True in that case, otherwise
+        False.
 
         This requires that every tuple has at most one interval, and that no record can end this interval. `unfinished`:
         True if some new records have no end, or end other records.

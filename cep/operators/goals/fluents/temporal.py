@@ -1,6 +1,7 @@
-"""The goal of temporal operators. It numbers the tuples of its inputs for the evaluation (`TemporalEvaluation`).
+"""The goal of temporal operators. It numbers the tuples of its inputs for the evaluation (`TemporalEvaluation`), which
+proceeds in stretches, that is, ranges of time codes.
 
-goal(P) or goal(P, Q):  returns the beginnings and ends of each tuple's results
+    goal(P) or goal(P, Q):  returns the beginnings and ends of each tuple's results
 """
 
 from __future__ import annotations
@@ -209,7 +210,7 @@ class TemporalGoal(NumberedState, InRounds):
         return self.evaluation.next_change()
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """Return the tuples that lead to results later even if no input changes, only because time passes.
+        """Return the stored tuples that will lead to further results as time passes, even if no input changes.
 
         See `cep.operators.goals.contract`. The result is empty for operators that look ahead.
         """

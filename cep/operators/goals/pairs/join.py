@@ -186,7 +186,7 @@ class JoinGoal(StoredState, Untimed, InFamily):
     def _sides(self, inputs: Sequence[Table]) -> Sequence[Table]:
         """Return the inputs as contiguous arrays.
 
-        If the goal stores few left occurrences, right occurrences that cannot find a partner are dropped.
+        If the goal stores few left occurrences, drop the right occurrences that cannot find a partner among them.
         """
         if not self.simple or not len(self.left_key) or not are_few(self.count + rows(inputs[0]), inputs[1]):
             return [contiguous(table) for table in inputs]
@@ -390,8 +390,8 @@ class JoinGoal(StoredState, Untimed, InFamily):
             self._compact_absent(watermark)
 
     def _drop_index(self) -> None:
-        """Drop the search trees, because the numbers of stored rows have changed. The trees are rebuilt when a long
-        search needs them."""
+        """Drop the search trees, because stored rows have got other numbers. The trees are rebuilt when a long search
+        needs them."""
         self.index.roots[:] = -1
         self.nodes = 0
 

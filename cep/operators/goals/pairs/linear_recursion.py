@@ -35,8 +35,8 @@ class LinearRecursion(JoinGoal):
     """The goal of a linear recursion. It outputs all new occurrences of the recursive event.
 
     The first input contains the occurrences that the event's other rules derive. The second input contains the
-    occurrences of `a` in the rule `x <- x SEQ a`. `head`: bytecode for each argument of the head; arguments of the join
-    key stay unchanged. `rule`: the rule's number in the plan.
+    occurrences of `a` in the rule `x <- x SEQ a`. `head`: for each argument of the head, the bytecode that computes it.
+    Arguments that are in the join key stay unchanged. `rule`: the rule's number in the plan.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ FARTHEST = 2**61
 
 
 class Labels:
-    """The labels of all values seen so far. Values are identified by their pool codes."""
+    """The labels of all values seen so far. A value is identified by its pool code."""
 
     def __init__(self, pool: Pool) -> None:
         self._key = sort_key(["any"], pool)

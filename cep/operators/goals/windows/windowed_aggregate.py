@@ -70,7 +70,8 @@ from cep.operators.goals.windows.wide_partial_aggregates import MEDIAN, MODE, MO
 
 SORTED = (partial_aggregates.DISTINCT, PERCENTILE, MEDIAN, MODE, MODE_FLOAT)
 UNORDERED = (partial_aggregates.DISTINCT, MODE)
-"""Functions for which any stable order of the values suffices. A MODE of pool codes sorts by order labels."""
+"""The functions that do not need their values sorted by size: any fixed order suffices. A MODE of pool codes sorts by
+order labels."""
 
 Bounds = Callable[[Ints], tuple[Ints, Ints]]
 """A function that computes windows from the ends of occurrences.
