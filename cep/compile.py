@@ -137,7 +137,7 @@ COMPILED = frozenset(field.name for field in fields(CompileOptions))
 
 
 def divided(options: Mapping[str, Any]) -> tuple[CompileOptions, EngineOptions]:
-    """Split keyword arguments into options of `compile` and options of an engine. Raises TypeError if an option is
+    """Divide keyword arguments into options of `compile` and options of an engine. Raises TypeError if an option is
     unknown."""
     own = {name: value for name, value in options.items() if name in COMPILED}
     return CompileOptions(**own), EngineOptions(**{name: options[name] for name in options.keys() - own.keys()})

@@ -178,7 +178,8 @@ class Engine(StatefulEngine):
 
     @wholly()
     def skip(self, watermark: int) -> None:
-        """Move the watermark without deriving anything. Drop the rows up to it, which another engine processes."""
+        """Move the watermark without deriving anything. Drop the waiting rows up to it, because another engine
+        processes them."""
         self._buffer.release(watermark)
 
     def set_lineage_columns(self, *columns: str) -> None:

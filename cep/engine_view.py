@@ -113,8 +113,8 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
 def _window(options: EngineOptions) -> RevisionWindow:
     """Return the window in which records may revise earlier records.
 
-    A row that is exactly `revise` older than the watermark is accepted. So results are final only if they end at least
-    one microsecond before that row. Without `revise`, a record can only replace a record that has the same KEY and is
+    A row that ends exactly `revise` before the watermark is still accepted. So results are final only if they end at
+    least one microsecond earlier. Without `revise`, a record can only replace a record that has the same KEY and is
     still in the reorder buffer.
     """
     lateness = options.lateness or 0
@@ -426,7 +426,7 @@ class EngineView:
         """Stop the worker processes. This kind of engine has none."""
 
     def run_ahead(self, calls: int) -> None:
-        """Allow the results of a call to be returned up to `calls` calls later. This kind of engine returns them at
+        """Allow results of a call to be returned by one of the next `calls` calls. This kind of engine returns them at
         once."""
 
     def outstanding(self) -> dict[str, pl.DataFrame]:

@@ -166,8 +166,8 @@ def _alert_changes(alert: AlertStatement) -> Iterator[Edit]:
 
 
 def omissions(body: Pattern) -> Iterator[Edit]:
-    """Yield copies of a rule's body, each without one of its parts. The description contains the kind and the text of
-    the omitted part."""
+    """Yield copies of a rule's body, each without one of its parts. The description of each change contains the kind
+    and the text of the omitted part."""
     return edits(body, _without)
 
 

@@ -150,8 +150,8 @@ class StatefulEngine(EngineView):
     def know(self, changes: Iterable[tuple[int, object, object]]) -> None:
         """Replace all updates of the knowledge, past and pending, by `changes`.
 
-        This is for an engine that was restored from a snapshot. Raises CepError if an update is refused. The caller
-        must then call this method again without that update.
+        Use it for an engine that was restored from a snapshot. Raises CepError if an update is refused. The caller must
+        then call this method again without that update.
         """
         stepping.know(self._parts, list(changes))
 

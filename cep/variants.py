@@ -37,7 +37,7 @@ class Variants:
 
     @property
     def both(self) -> list[tuple[Mapping[str, Alert], Mapping[str, str]]]:
-        """The alerts and the names of each variant, as pairs."""
+        """For each variant, a pair of its alerts and its names."""
         return list(zip(self.alerts, self.names))
 
 

@@ -51,7 +51,7 @@ class Reader(Protocol):
     def of_event(
         self, atom: Pattern, names: Sequence[str], longest: int | None, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return the extents of the event `atom`, which holds while it occurs.
+        """Return the extents of the event `atom`. As a formula, an event holds while it occurs.
 
         - `names`: the variables to keep.
         - `longest`: the greatest duration of an occurrence that counts. None means that only instants count.
@@ -109,10 +109,10 @@ class WindowExtents:
     def between_own_times(
         self, pattern: Pattern, inner: Pattern, variable: str, window: WindowTicks, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return the extents of the formula `inner`, cut to the time during which the window contains the tick of
-        `inner`.
+        """Return the extents of the formula `inner`, cut to the ticks whose window contains the tick that `inner`
+        binds.
 
-        `variable`: the variable that `inner` binds to this tick.
+        `variable`: the variable that contains this tick.
         """
         windowed = []
         for extent in self.reader.extents(inner, bound):

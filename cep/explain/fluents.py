@@ -195,7 +195,7 @@ class FluentNodes:
     # --- answer streams ---
 
     def _answered(self, interval: Occurrence, depth: int, reducts: Reducts) -> DerivationNode:
-        """Return the node of an atom that a solver derived.
+        """Return the node of an atom that the answer set solver derived.
 
         The node contains the rule that derives the atom, and the atoms that make the rule's body true.
         """

@@ -61,7 +61,7 @@ class FormulaReader:
     def of_event(
         self, atom: Pattern, names: Sequence[str], longest: int | None, bound: BoundValues
     ) -> list[FormulaExtent]:
-        """Return the extents of the event `atom`, which holds while it occurs.
+        """Return the extents of the event `atom`. As a formula, an event holds while it occurs.
 
         - `names`: the variables to keep.
         - `longest`: the greatest duration of an occurrence that counts. None means that only instants count.

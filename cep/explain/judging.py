@@ -182,7 +182,8 @@ class Judge:
         return [*live, *done]
 
     def _end(self, bound: BoundValues) -> TypedValue:
-        """Return the end of a case. If it has none, return the watermark, so that the current knowledge is used."""
+        """Return the value of `end()` in a case. If the case has none, return the watermark, so that the current
+        knowledge is used."""
         return bound.get("end()") or (self.engine.watermark, "time")
 
     def _one(self, condition: Condition, cases: list[Case]) -> tuple[list[Case], list[Case]]:

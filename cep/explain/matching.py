@@ -270,7 +270,7 @@ class Matcher:
         return attempts
 
     def of_fluent(self, fluent: Pattern, attempt: Attempt, time: int) -> list[Attempt]:
-        """Return copies of the attempt, each joined with one of the fluent's intervals that contain `time`."""
+        """Return copies of the attempt, each extended by one of the fluent's intervals that contain `time`."""
         event, arguments = fluent.properties().event, fluent.properties().arguments[:-1]
         assert event is not None, "of a fluent"
         known: dict[int, Value] = {n: a.value for n, a in enumerate(arguments) if isinstance(a, Constant)}

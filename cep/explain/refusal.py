@@ -40,7 +40,7 @@ class Refusal:
 
 
 def fixed_of(atom: Pattern, values: Mapping[str, Value]) -> dict[int, Value]:
-    """Return the known arguments of an event pattern, by position.
+    """Return those arguments of an event pattern whose values are known, by position.
 
     `values`: the known values of variables.
     """

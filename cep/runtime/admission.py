@@ -42,8 +42,8 @@ def admitted(
 ) -> dict[str, encode.Admitted]:
     """Return the admitted rows of a batch, by event type. Refused rows become dead letters.
 
-    `in_turn`: as in `receive`. `together`: allow small tables of a family to be returned as one table, under the name
-    of the family's inlet (see `cep.runtime.family`).
+    `in_turn`: as in `receive`. `together`: True to return small tables of a family as one table, under the name of the
+    family's inlet (see `cep.runtime.family`).
 
     Raises CepError if an event type is unknown or a column is missing.
     """

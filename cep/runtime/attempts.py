@@ -18,8 +18,7 @@ from cep.plan.order import PlanUnit
 from cep.runtime.machine_part import MachinePart, SingleGoal
 
 Halves = tuple[Table, Table]
-"""The two halves of a table, divided at the point to which the step can be undone: the rows up to this point, and the
-rows after it."""
+"""The two halves of a table: the rows up to the point to which the step can be undone, and the rows after it."""
 
 
 class Attempts:
@@ -69,7 +68,7 @@ class Attempts:
         frontier: Frontier,
         row_counts: dict[PlanUnit, int],
     ) -> bool:
-        """Run a part in two halves. The arguments are those of `MachinePart.run`."""
+        """Run a part twice, once for each half of the step. The arguments are those of `MachinePart.run`."""
         assert self._back is not None, "there is an attempt"
         if isinstance(part, SingleGoal):
             return self._single(part, inputs, outputs, self._back, frontier, row_counts)

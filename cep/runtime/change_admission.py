@@ -130,7 +130,7 @@ def _withdraws(schema: Schema, frame: pl.DataFrame) -> Bools | None:
 
 
 def _changes(parts: EngineParts, schema: Schema, frame: pl.DataFrame, withdraws: Bools, position: int) -> Pushed:
-    """Admit a pushed table that contains withdrawals. `withdraws`: the mask of these rows."""
+    """Admit a pushed table that contains withdrawals. `withdraws`: a mask of the rows that are withdrawals."""
     if ARRIVAL not in frame.columns:
         frame = frame.with_columns(pl.int_range(position, position + frame.height, eager=True).alias(ARRIVAL))
     parts_ = []

@@ -54,8 +54,8 @@ class CycleGoals:
 
     - `parts`: the parts that run within a piece of time, in the order in which they run.
     - `later`: the goals that receive fed-back rows at the end of a piece. Their output belongs to the next piece.
-    - `back`: those goals of `later` whose output depends only on input that is at least `lag` microseconds old. Their
-      output in a piece is therefore known when the piece begins.
+    - `back`: those goals of `later` that delay their results by at least `lag` microseconds. Their output in a piece
+      is therefore known when the piece begins.
     """
 
     parts: Sequence[SingleGoal | RowRounds | IntervalRounds]

@@ -147,7 +147,7 @@ def table_frame(table: Table, schema: Schema, pool: Pool, cells: Cells | None = 
 
 
 def places(table: Table) -> list[pl.Series]:
-    """Return the columns by which the occurrences of an event type are sorted: the arrival, and `tie`.
+    """Return two columns by which the occurrences of an event type can be sorted: their arrival, and `tie`.
 
     `tie` distinguishes occurrences of one engine that have the same end, start and arrival.
     """

@@ -298,7 +298,7 @@ class Lagged(Cycle):
     def _next(self, frontier: Frontier, due: int) -> tuple[Frontier, Frontier]:
         """Return the start and the end of the next piece of time. `due`: the time of the next input or deadline.
 
-        Nothing happens between the current time and the start. The rows that arrive with a delay are complete up to the
+        Nothing happens between the current time and the start. Rows that are fed back with a delay are known up to the
         end.
         """
         if not self.begun and (due >= END_OF_TIME or due > frontier.watermark):

@@ -160,7 +160,7 @@ def take_on(
     batches: list[pa.RecordBatch],
     segments: Sequence[pa.RecordBatch] | None = None,
 ) -> bool:
-    """Restore a snapshot. Return True if a code of the pool means the same value in the snapshot and in this engine.
+    """Restore a snapshot. Return True if every pool code means the same value in the snapshot and in this engine.
 
     `segments`: the segments of the revision window, if the snapshot does not contain them.
     """

@@ -37,8 +37,8 @@ LEAST = 64
 REPEATED = 1 << 16
 """The number of repeated rows that a family processes at a time, so that they stay in the processor's cache."""
 MANY = 1 << 10
-"""The maximum average number of input rows per goal for which the members run as a family. With more rows, they run
-faster one by one."""
+"""The maximum average number of input rows per goal for which the members run as a family. With more rows, running the
+members one by one is faster."""
 
 
 MEMBER = "@member"
@@ -80,8 +80,7 @@ class Family(GoalByGoal):
     """Components of the same shape, as one part of the machine.
 
     The goals of the family hold the state of all members. A caller that needs the state of a single goal first calls
-    `spread`, which copies the state of each member to the goals of this member. If the caller may have changed a copied
-    state, it must call `touched`.
+    `spread`, which copies the state of each member to the goals of this member. If the caller may have changed a copied state, it must call `touched` before the next run.
     """
 
     def __init__(self, slots: Sequence[Slot], kept: Container[PlanUnit]) -> None:
@@ -319,8 +318,8 @@ def with_families(
     alone = [part.takes.units for number, part in enumerate(parts) if number not in inside]
     uses = Counter(unit for members in alike.values() for unit in {s.unit for singles in members for s in singles})
     kept = shared.union(*alone, (unit for unit, count in uses.items() if count > 1))
-    """The units that parts outside their family read, and the units that several families read. If the part of such a
-    unit is in `entries`, it also runs outside its family."""
+    """The units of a family that parts outside this family read, and the units that several families read. If the part
+    of such a unit is in `entries`, it also runs outside its family."""
     joined: list[MachinePart] = []
     for number, part in enumerate(parts):
         if number in families:

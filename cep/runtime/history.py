@@ -233,8 +233,8 @@ class OccurrenceHistory:
         return sum(table.nbytes for _, tables in self.tables() for table in tables) + 16 * self.lineage.size
 
     def forget(self, waiting: Callable[[], Sequence[Ints]], now: int) -> None:
-        """Drop all records and occurrences from which no row in `waiting` was derived. `waiting` returns the handles of
-        these rows.
+        """Drop all records and occurrences from which no waiting row was derived. `waiting`: a function that returns
+        the handles of the waiting rows.
 
         Nothing is dropped until the history has doubled in size since this method last dropped something. If `remember`
         is set, occurrences that ended in the `remember` microseconds before `now` are also kept.

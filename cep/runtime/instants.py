@@ -127,7 +127,7 @@ MOST exceeds the number of passes that LEAST instants need, unless deadlines add
 """
 TENTH = 10
 """The divisor in the limit of deadlines. A recursion counts as endless after more than `limit` / TENTH deadlines in a
-row without input. The limit rises by the number of deadlines that were open before the first of them.
+row without input. The limit rises by the number of deadlines that were open when this series of deadlines began.
 
 Without this limit, a rule that restarts its own timer would never end.
 """

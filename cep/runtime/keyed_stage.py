@@ -62,8 +62,8 @@ KeySelection = Collection[Key] | HashedKeys
 
 @dataclass(frozen=True, slots=True)
 class KeySide:
-    """The columns that contain the key in one input of a goal, and the types of these columns. `columns` is None if
-    every bucket receives all rows of this input."""
+    """The columns that contain the key in one input of a goal, and the types of these columns. `columns` is None if the
+    rows of this input have no key, so that every bucket receives all of them."""
 
     columns: tuple[int, ...] | None
     types: tuple[str, ...] = ()

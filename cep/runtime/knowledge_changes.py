@@ -224,8 +224,10 @@ class KnowledgeChanges:
     - `base`: the applied changes that are merged or forgotten in time.
     - `past`: the later applied changes, which may be queried again.
     - `pending`: the changes that take effect later.
-    - `late`: how far behind the watermark goals query the knowledge, in microseconds. It is None if no goal does this.
-    - `kept_since`: the earliest time that may be queried again. If it is None, only `remember` counts.
+    - `late`: how far behind the watermark goals query the knowledge, in microseconds. It is None if no goal does
+      this.
+    - `kept_since`: the earliest time that may be queried again. If it is None, only the period set by `remember` may
+      be queried.
     - `news`: the applied changes that the engine's follower has not fetched yet. It is None if the engine has no
       follower.
     - `anew`: True if a change arrived late. The follower must then start again from all changes in `applied`.
@@ -329,8 +331,8 @@ class KnowledgeChanges:
     def _edit(
         self, after: int, before: Sequence[KnowledgeChange], changes: Sequence[KnowledgeChange], undo: bool
     ) -> None:
-        """Edit the tables by changes. `before`: the changes of `past` and `pending` that they follow. `undo`: True to
-        undo the edits after the time `after` before that.
+        """Edit the tables by changes. `before`: the changes of `past` and `pending` that precede them. `undo`: True to
+        undo the edits that take effect after the time `after` first.
 
         Raises CepError if one of the changes cannot be applied. The caller must then call this again with others.
         """

@@ -128,7 +128,7 @@ class Machine:
         """Return the frontier for a step. If the input ends with this step, the returned frontier contains the latest
         time of the input.
 
-        Endless recursion stops at the latest time. A record of a fluent may end later than any event.
+        Endless recursion stops at this time.
         """
         if frontier.watermark < END_OF_TIME:
             return frontier
@@ -153,7 +153,7 @@ class Machine:
     def attempt(
         self, inputs: Mapping[str, Table], frontier: Frontier, back: Frontier, kept: bool = False
     ) -> dict[str, list[Table]]:
-        """Do what `step` does, but so that `take_back` can undo a part of the step: everything after the frontier
+        """Process input events like `step`, in such a way that `take_back` can undo everything after the frontier
         `back`.
 
         All input rows after `back` must have the same end. `kept`: True to store the states that the goals have at
@@ -279,7 +279,7 @@ class Machine:
         return [(unit, goal) for unit, goal in self._singles() if isinstance(goal, Lasting)]
 
     def touched(self) -> None:
-        """Record that a caller has changed the states of goals."""
+        """Record that a caller has changed the states of goals, so that the machine reads them again."""
         self.attempts.begin(None)
         self.schedule.forget()
         for family in self.families:

@@ -90,8 +90,8 @@ def as_changes(derived_frames: Frames, schemas: Mapping[str, Schema], outputs: M
 
 
 def with_begun(derived_frames: Frames, schemas: Mapping[str, Schema], outputs: Mapping[str, Schema]) -> Frames:
-    """To frames (see `cep.runtime.decode.frames`), add the intervals that have begun. An interval that also ends in the
-    same step is not added.
+    """Add the intervals that have begun to the tables of fluents in `derived_frames` (see `cep.runtime.decode.frames`).
+    An interval that also ends in the same step is not added.
 
     The added intervals have no end, and come before the complete ones. `schemas`: the schemas of the frames. `outputs`:
     the schemas of the output.
@@ -275,7 +275,7 @@ class EngineOutput:
         return {name: _one_after_another([out[name] for out in both if name in out]) for name in names}
 
     def _row_by_row(self, changes: Mapping[str, RowChanges], meanings: Mapping[str, str]) -> Frames:
-        """Do the work of `changed` in a faster way: convert the withdrawn and the added rows together.
+        """Return the same result as `changed`, faster: convert the withdrawn and the added rows together.
 
         This is possible only for output without lineage, in which each table row becomes one output row.
         """
@@ -399,7 +399,8 @@ def _signs(sign: int, count: int) -> list[pl.Series]:
 
 
 def _apart(withdrawn: Frames, added: Frames) -> tuple[Frames, Frames]:
-    """Compare the withdrawn and the added rows of each event, and remove the rows that are in both."""
+    """Remove the rows that an event has both among the withdrawn and among the added rows. Return the remaining
+    rows."""
 
     def without(table: pl.DataFrame, other: pl.DataFrame | None) -> pl.DataFrame:
         own = [column for column in table.columns if column != CHANGE]

@@ -551,8 +551,8 @@ def _ends_all(effect: Expression) -> bool:
 
 
 def _rounded(duration: int) -> int:
-    """Round a duration to whole seconds. This hides that a watermark is one microsecond earlier than the record that
-    moved it.
+    """Round a duration to whole seconds. The rounding hides that a watermark is one microsecond earlier than the record
+    that moved it.
 
     Durations under a second stay as they are.
     """

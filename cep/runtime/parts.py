@@ -94,8 +94,8 @@ class EngineParts:
         return [*self.machine.names(), *([] if self.revision is None else self.revision.names())]
 
     def sweep(self) -> None:
-        """Drop unneeded history and pool values. The values are searched only if their number has doubled since the
-        last search."""
+        """Drop unneeded history and pool values. Unneeded values are searched for only if the number of values has
+        doubled since the last search."""
         history, pool = self.history, self.pool
         if history is not None:
             history.forget(self.names, min(self.buffer.watermark, self.buffer.latest))

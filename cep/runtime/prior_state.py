@@ -161,6 +161,6 @@ def rule_name(plan: Plan, number: int) -> str:
 
 
 def shortened(names: Sequence[str], batches: Sequence[pa.RecordBatch]) -> list[str]:
-    """Return the names of goals, with an empty text in place of the name of each goal without state. `batches`: the
-    states of the goals."""
+    """Return `names`, in which the names of goals without state are replaced by empty texts. `batches`: the states of
+    the goals."""
     return [name if batch.schema.names != ["nothing"] else "" for name, batch in zip(names, batches, strict=True)]

@@ -157,8 +157,8 @@ class ReorderBuffer:
         return saved_times if self.of_input is None else saved_times | {"of_input": self.of_input, "begun": self.begun}
 
     def later(self, times: Mapping[str, Any]) -> None:
-        """Take into account the occurrences that another buffer has received. `times`: the result of that buffer's
-        `times`."""
+        """Include the occurrences that another buffer has received in the earliest and latest times. `times`: the
+        result of that buffer's `times`."""
         self.latest = max(self.latest, times["latest"])
         self.first = min(self.first, times["first"])
         if self.of_input is not None:

@@ -15,8 +15,8 @@ from cep.runtime.constant_index import ConstantIndex, constant_indexes
 from cep.runtime.machine_part import GivenTables, MachinePart, SingleGoal
 
 SPARE = 64
-"""A limit for the entries with outdated due times in the heap. They are removed when the heap has more than SPARE
-entries plus two per part that has due times."""
+"""A limit for entries of the heap whose due times are outdated. These entries are removed when the heap has more than
+SPARE entries plus two per part that has due times."""
 
 
 class Schedule:

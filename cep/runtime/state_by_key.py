@@ -256,14 +256,14 @@ def deal_groups(
 def gather(before: Callable[[int], Bucket | None], of: int, into: Bucket, number: int, count: int) -> None:
     """Fill a new engine with the state of its partition, which is taken from the engines of old partitions.
 
-    - `before`: a function that returns the engine of an old partition, by number. It returns None if the partition has
-      no engine.
+    - `before`: a function that returns the engine of an old partition, by number. It returns None if the partition
+      has no engine.
     - `of`: the number of old partitions.
     - `into`: the new engine.
     - `number`: the partition of the new engine.
     - `count`: the number of new partitions.
 
-    The old engines keep state that belongs to all keys. Raises CepError if the state of a goal has no key.
+    State that belongs to all keys also remains in the old engines. Raises CepError if the state of a goal has no key.
     """
     mine = groups_in(number, count)
     stops = [first_group(place + 1, of) for place in range(of)]

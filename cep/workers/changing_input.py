@@ -81,8 +81,8 @@ class ChangingInput:
             self._parts.dead += dead
 
     def _reports(self, name: str, owner: Mapping[str, int], stage: int, worker: int) -> bool:
-        """Return True if this worker's answer counts. A row may be sent to several stages and workers, but only one
-        answer counts."""
+        """Return True if this worker reports on the table `name`. Several stages and workers may receive the same row,
+        but only one of them reports on it."""
         route = self._rounds.placement.stages[stage - 1].inputs[name]
         return owner.get(name) == stage and (route != "broadcast" or worker == 0)
 

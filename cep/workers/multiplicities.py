@@ -38,8 +38,8 @@ class Ways:
         """Turn changes of multiplicities into rows that appear or disappear.
 
         If the rows have the column `ARRIVAL`, a later stage reads them. Rows that differ only in their arrival are then
-        one row, the first of them. A row that stays is withdrawn and added again if it ties with an added row before
-        it.
+        one row, the first of them. If an added row ties with a later row that stays, the later row is withdrawn and
+        added again.
         """
         held = self.runs.setdefault(event, RowRuns())
         signs = changes[CHANGE].cast(pl.Int64).alias(_WAYS)

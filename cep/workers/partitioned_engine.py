@@ -453,8 +453,8 @@ class PartitionedEngine(Engine):
 def _alike(parts: Sequence[pl.DataFrame]) -> Sequence[pl.DataFrame]:
     """Return the waiting tables of one event, converted to equal columns.
 
-    Tables of instants may have a single column `time` instead of `start` and `end`. This column is replaced if another
-    table has both.
+    Tables of instants may have a single column `time` instead of `start` and `end`. If another table has `start` and
+    `end`, they replace `time`.
     """
     if len({tuple(part.columns) for part in parts}) == 1:
         return parts

@@ -38,8 +38,7 @@ class _Round:
     - `begun`: the number of stages that have begun.
     - `answers`: the results of the last stage that has begun, by worker.
     - `missing`: the number of partitions of that stage that have not answered yet.
-    - `counted`: by event, the rows that appear or disappear when the multiplicities of all rows in `derived` are added
-      up.
+    - `counted`: by event, the changes of rows for later stages, after all rows in `derived` have been counted.
     """
 
     tables: Mapping[str, Sequence[pl.DataFrame]]
@@ -116,7 +115,7 @@ class Rounds:
         return sorted(answers, key=lambda answer: answer[:2])
 
     def finished(self, ahead: int) -> Iterator[Tables]:
-        """Yield the results of completed rounds in order. At most `ahead` rounds remain in progress."""
+        """Yield the results of completed rounds in order. Wait until at most `ahead` rounds are in progress."""
         while self._under_way:
             over = self._under_way[0]
             if over.begun == len(self.placement.stages) and not over.missing:

@@ -22,7 +22,7 @@ class WithdrawnRows:
         self._ways = Ways(schemas), Ways(schemas)
 
     def handed_on(self, event: str, table: pl.DataFrame) -> pl.DataFrame:
-        """Return the changes of an event for a later stage that reads it. `table`: the changes from all partitions and
+        """Return the changes of an event's rows for a later stage. `table`: the changes from all partitions and
         stages."""
         return self._ways[0].take(event, table)
 

@@ -137,7 +137,7 @@ class Worker:
         return Listed(tuple(listed))
 
     def given(self, event: str, table: pl.DataFrame) -> pl.DataFrame | PackedTable:
-        """Return derived rows in the form in which the main process needs them."""
+        """Return derived rows in the form in which the main process needs them: as attributes, or as output text."""
         if self.rows is None or event not in self.rows.schemas:
             plain = [] if CHANGE in table.columns else [NUMBER]
             return table if event in self.handed else table.drop(TIE, *plain, strict=False)

@@ -43,7 +43,8 @@ def net_changes(
 
 
 def _parted(tables: Iterable[Table], end: int) -> tuple[list[Table], list[Table]]:
-    """Split tables into those that may contain rows with ends up to `end`, and those that contain only later rows.
+    """Divide tables into those that may contain rows that end at or before `end`, and those that contain only later
+    rows.
 
     A table that is sorted by end is cut at `end`.
     """
@@ -129,7 +130,7 @@ class RevisionLineage:
             add({name: [table] for name, table in new_tables.items()})
 
     def told(self) -> None:
-        """Drop the lineage of withdrawn rows. The caller calls this after it has output these rows."""
+        """Drop the lineage of withdrawn rows. The caller calls this method after it has returned these rows."""
         if any(map(len, (*self._records, *self._made))):
             self.history.withdraw(*(np.unique(np.concatenate([_NONE, *ids])) for ids in (self._records, self._made)))
         self._records, self._made = [], []

@@ -290,8 +290,7 @@ class Region:
     def _of_keys(self, keys: Bools) -> _Selected:
         """Return the selection of keys for each goal.
 
-        The last two results are cached, and recognized by the mask object `keys`. So the caller must not change this
-        array.
+        The last two results are cached by the identity of `keys`, so the caller must not change this array.
         """
         for selected in self._selected:
             if selected.keys is keys and selected.known == self.numbers.count:
@@ -588,8 +587,7 @@ class BoundedRerun(Rerun):
     def _again(self, changes: Sequence[Ints], frontier: Frontier) -> tuple[Tables, int]:
         """Rerun the keys that `changes` concern. Return the changes of the output, and the number of these keys.
 
-        An occurrence depends only on input within `memory`. So the output stays the same if it is later than a change
-        by more than `memory`.
+        Output that is more than `memory` later than a change stays the same.
         """
         times = np.concatenate([change[:, ROW + R_END] for change in changes])
         keys = np.concatenate([change[:, KEY] for change in changes])

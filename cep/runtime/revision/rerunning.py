@@ -56,7 +56,7 @@ class KnowledgeReplay:
         return self.late and stage.number in self.asking
 
     def reached(self, stage: Stage, ends: Ints) -> tuple[int, int]:
-        """Return the earliest and the latest time at which a stage's output may change.
+        """Return the earliest and the latest time at which a stage's output may change in a revision.
 
         `ends`: the ends of the input rows that have changed.
         """
@@ -163,7 +163,8 @@ class StageReplay(Region):
     # --- running ---
 
     def run(self, states: States, inputs: Tables, frontier: Frontier) -> tuple[dict[str, list[Table]], States]:
-        """Run the stage from `states` up to a frontier. Return its output and the new states of its goals."""
+        """Run the stage, whose goals begin with `states`, up to a frontier. Return its output and the new states of its
+        goals."""
         for goal, state in zip(self.own, states, strict=True):
             goal.become_arrays(state)
         self.machine.touched()
@@ -255,7 +256,7 @@ class GoingBack:
 
     @property
     def numbered(self) -> int:
-        """The number of known keys in the stage that knows the most keys."""
+        """The largest number of keys that a stage knows."""
         return max((replay.numbers.count for replay in self.replays.values()), default=0)
 
     def clear(self) -> None:

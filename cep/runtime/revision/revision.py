@@ -156,8 +156,8 @@ class Revision:
         self.late.setdefault(event, []).append(late)
 
     def _sort_late(self) -> None:
-        """Treat the waiting rows of the latest instant as late rows, so that they can be revised without undoing that
-        instant."""
+        """Move the waiting rows of the latest instant to the late rows, so that they can be revised without undoing
+        that instant."""
         if self.latest.goes_on:
             self.latest.goes_on = False
             for event, window in sorted(self.waiting.items()):
@@ -453,7 +453,7 @@ class Revision:
         return self.incremental is not None and self.incremental.begun
 
     def leave(self) -> None:
-        """Bring the stretches up to date, and end incremental revision."""
+        """Update the states of the stretches, and end incremental revision."""
         self.settle()
         self.latest.forget()
         self.forget_changes()
@@ -465,7 +465,7 @@ class Revision:
             self.incremental.restored = True
 
     def settle(self) -> None:
-        """Bring all stored states up to date, and drop the key numbers."""
+        """Update all stored states, and drop the key numbers."""
         self._sort_late()
         if self.incremental is not None and self.incremental.since < END_OF_TIME:
             since, late = self.incremental.since, {event: joined(changes) for event, changes in self.late.items()}

@@ -177,11 +177,8 @@ PATIENCE = 16
 """A number of instants. If the rows of an instant have arrived in several pushes, each of the next PATIENCE instants is
 run so that it can be undone."""
 SHORT, TIMES = 1 << 16, 8
-"""The limits for rerunning all rows of an instant, instead of revising it. An instant of at most SHORT rows is always
-rerun.
-
-A larger instant is rerun if at least 1/TIMES of its rows have changed.
-"""
+"""Limits for the choice between rerunning all rows of an instant and revising it. An instant of at most SHORT rows is
+always rerun. A larger instant is rerun if at least 1/TIMES of its rows have changed."""
 
 
 @dataclass(slots=True)
