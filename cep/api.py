@@ -89,7 +89,8 @@ def detect(
             are sorted first.
         lateness_by: An attribute whose values have separate clocks. The lateness of a row is measured from the latest
             row that has the same value. So one wrong clock affects only its own rows.
-        strict: Raise an error for a row that cannot be converted to an event, instead of listing it in the result's `dead`.
+        strict: Raise an error for a row that cannot be converted to an event, instead of listing it in the `dead` of
+            the result.
         distinct: Treat equal records as one event, for every event type.
         params: Values of parameters, `{"Hot": 8}`.
 

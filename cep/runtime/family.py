@@ -80,7 +80,8 @@ class Family(GoalByGoal):
     """Components of the same shape, as one part of the machine.
 
     The goals of the family hold the state of all members. A caller that needs the state of a single goal first calls
-    `spread`, which copies the state of each member to the goals of this member. If the caller may have changed a copied state, it must call `touched` before the next run.
+    `spread`, which copies the state of each member to the goals of this member. If the caller may have changed a copied
+    state, it must call `touched` before the next run.
     """
 
     def __init__(self, slots: Sequence[Slot], kept: Container[PlanUnit]) -> None:
