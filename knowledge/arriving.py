@@ -18,8 +18,7 @@ from cep.knowledge.updates import Graphs, RefusedUpdate, Update, quads_of
 
 BEGINNING = -(2**62)
 Awaited = Callable[[Iterator[bytes]], bytes | None]
-"""A function that returns the next piece of a byte stream. It returns None at the end of the stream. It may be
-interruptible."""
+"""A function that returns the next piece of a byte stream, or None at the end of the stream."""
 
 
 def quad_line(quad: ox.Quad | ox.Triple) -> str:

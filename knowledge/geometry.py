@@ -175,7 +175,7 @@ class Geometries:
         return self._read_shapes()
 
     def _read_shapes(self) -> pl.DataFrame:
-        """Read WKT literals. Columns: thing, shape, kind (the type of geometry)."""
+        """Read literals in WKT. Columns: thing, shape, kind (the type of geometry)."""
         pairs = self._pairs(GEO + "asWKT", "thing", "value")
         texts = self._terms.texts(pairs["value"].to_numpy())
         shapes, wrong = read_all(texts.to_list())
@@ -253,8 +253,8 @@ class Near:
 
 
 class _GeometryCodes:
-    """The pool's codes for the IRIs of features. An IRI gets a code only when it is needed, because most of them are
-    never needed."""
+    """The codes by which the engine represents the IRIs of features. An IRI gets a code only when it is needed, which
+    most IRIs never are."""
 
     def __init__(self, iris: pl.Series, pool: Pool) -> None:
         self._iris = iris

@@ -174,7 +174,8 @@ class Knowledge(KnowledgeSource):
         return self.store(ordered=not words.isdisjoint(_OPEN))
 
     def by_difference(self, graph: Graph) -> bool:
-        """Return True if changes can update the table of this pattern, so that the pattern need not be evaluated again.
+        """Return True if the table of this pattern can be updated after changes, so that the pattern need not be
+        evaluated again.
 
         For this, the pattern must consist of triples (see `cep.knowledge.query.pattern_tables`), or each of its answers
         must depend on few triples (see `cep.knowledge.query.locality`).
@@ -184,10 +185,9 @@ class Knowledge(KnowledgeSource):
 
     def difference(self, pattern: Graph | algebra.Triples, pool: Pool) -> tuple[Answers, Answers] | None:
         """Return the answers that the last change removed, and the answers that it added. Return None if they are
-        unknown.
+        unknown, so that the pattern must be evaluated again.
 
-        In this case, the caller must evaluate the pattern again. An answer that has several derivations may be in both
-        results, or several times in one of them.
+        An answer that has several derivations may be in both results, or several times in one of them.
         """
         last, key = self._last, _key(pattern) if isinstance(pattern, Graph) else pattern.fixed
         if last is None or not self._single.get(key):
@@ -305,11 +305,8 @@ class Knowledge(KnowledgeSource):
         return forked
 
     def forget(self, always: bool = False) -> None:
-        """Drop unused terms that arrived in changes. Do nothing unless the number of terms has doubled since the last
-        time.
-
-        `always`: True to drop them even if the number of terms has not doubled.
-        """
+        """Drop unused terms that arrived in changes, if the number of terms has doubled since the last time or `always`
+        is True."""
         if self.loaded is not None and (always or len(self.terms) > self._many):
             forget(self)
             self._many = 2 * max(len(self.terms), FEW)

@@ -191,8 +191,8 @@ def _problems(report: Graph, data: Graph, shapes: Graph) -> list[ValidationResul
 def _reason(result: Node, report: Graph, shapes: Graph, data: Graph) -> str:
     """Return the message that explains a violation.
 
-    This is the message of the shape or of the shape's query. If neither has a message, the result names the violated
-    parameter, and says why values cannot be compared.
+    This is the message of the shape or of the shape's query. If neither has a message, it is composed of the violated
+    parameter and, if values cannot be compared, the reason.
     """
     shape, component = report.value(result, SH.sourceShape), report.value(result, SH.sourceConstraintComponent)
     query = report.value(result, SH.sourceConstraint)

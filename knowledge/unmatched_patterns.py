@@ -44,7 +44,7 @@ def why_no_answers(
 
     If the knowledge lacks a term of the pattern, the warning names this term and suggests the most similar one. If the
     term belongs to an event type, the warning says so. Otherwise the warning shows the first part that has no answers,
-    or says that each part has some.
+    or says that each part alone has answers.
     """
     if isinstance(pattern, Triples):
         return _of_triples(pattern, knowledge, source, schemas)

@@ -70,8 +70,7 @@ class Connection:
     token_file: TokenFile = None
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Send a request, and return the server's answer. Raises CepError if the server cannot be reached or refuses
-        the request."""
+        """Send a request, and return the server's answer. Raises CepError if the server does not answer or refuses."""
         address = self.server or os.environ.get("CEP_SERVER") or "http://127.0.0.1:8000"
         answer = ask(address, path, token_of(self.token_file), body, option="--server ", method=method)
         try:
@@ -80,8 +79,7 @@ class Connection:
             raise CepError(f"{address}: {error}", hint="say where `cep serve` runs with `--server URL`") from None
 
     def alert(self, begin: str) -> str:
-        """Return the id of the alert whose id begins with `begin`. Raises CepError if no alert or more than one alert
-        matches."""
+        """Return the id of the alert whose id begins with `begin`. Raises CepError unless exactly one alert matches."""
         if len(begin) == 32:
             return begin
         for states in (("pending", "firing", "kept"), ("resolved", "withdrawn")):
@@ -103,8 +101,8 @@ class Connection:
         return closed[::-1]
 
     def silence(self, begin: str) -> str:
-        """Return the id of the silence whose id begins with `begin`. Raises CepError if no silence or more than one
-        silence matches."""
+        """Return the id of the silence whose id begins with `begin`. Raises CepError unless exactly one silence
+        matches."""
         if len(begin) == 36:
             return begin
         ids = [silence["id"] for silence in self.ask("GET", "silences") if silence["id"].startswith(begin.lower())]

@@ -1,5 +1,4 @@
-"""The command `cep explain`. It shows why an event was derived, down to the input records, or why it was not
-derived."""
+"""The command `cep explain`. It shows why an event was derived, down to the input records, or why not."""
 
 from __future__ import annotations
 
@@ -163,8 +162,7 @@ def explain(options: ExplainOptions) -> int:
 
 
 def _explained(options: ExplainOptions, folder: Path) -> int:
-    """Answer the question, and return the exit status. `folder`: a folder for records that are downloaded from a
-    server."""
+    """Answer the question, and return the exit status. `folder`: a folder for records downloaded from a server."""
     from cep.app.durations import duration, revise_duration
     from cep.app.explained_run import ALWAYS, StoredRecords, is_corrected, knowing
     from cep.app.served_history import downloaded

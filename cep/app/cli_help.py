@@ -1,5 +1,4 @@
-"""The layout of a command's help. Options are listed in sections, and within a section in the order in which they are
-declared."""
+"""The layout of a command's help: sections, and in each section the options in the order of their declaration."""
 
 from __future__ import annotations
 
@@ -110,8 +109,7 @@ class Commands(_WithoutPydantic, TyperGroup):
 
 
 class WithoutRecords(Sectioned):
-    """A command that reads programs but no records. It loads polars and pyarrow only when they are needed, for tables
-    of facts."""
+    """A command that reads programs but no records. It loads polars and pyarrow only if a table of facts needs them."""
 
     def invoke(self, ctx: Any) -> Any:
         import_late("polars", "pyarrow")

@@ -119,8 +119,7 @@ def _seen(inferred: Inferred, sample: RecordSample) -> str:
 
 
 def _written(inferred: Inferred, sample: RecordSample) -> str:
-    """Return the inferred declaration, with one attribute per line. Each attribute is followed by a note about its
-    values."""
+    """Return the inferred declaration. Each line contains one attribute, and a note about its values."""
     from cep.rules.printing import attribute, declaration
 
     schema = inferred.schema

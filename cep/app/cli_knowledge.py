@@ -1,5 +1,4 @@
-"""The commands `cep knowledge ...`. They count, query and verify knowledge, explain a triple, and fetch the Things of a
-service."""
+"""The commands `cep knowledge ...`: count, query and verify knowledge, explain a triple, fetch a service's Things."""
 
 from __future__ import annotations
 
@@ -209,8 +208,7 @@ for command in (fetch, stats, query, explain, verify):
 
 
 def validate_knowledge(known: Knowledge | None, shapes: Sequence[Path] | None, files: Sequence[str] = ()) -> bool:
-    """Check knowledge against SHACL shapes. Print all violations and warnings, and return True if the knowledge
-    conforms.
+    """Check knowledge against SHACL shapes. Print all violations and warnings. Return True if the knowledge conforms.
 
     `files`: the files of the knowledge, for messages. Without `shapes`, the shapes of weather stations apply.
     """

@@ -229,8 +229,7 @@ class ChangingKnowledgeOptions(KnowledgeOptions):
 
     @property
     def service(self) -> str | None:
-        """Return the address of the first service whose Things are part of the knowledge. Returns None if there is no
-        such service."""
+        """Return the address of the first service whose Things are part of the knowledge, or None if there is none."""
         from cep.knowledge.load import is_service
 
         return next((name.partition("?")[0] for name in self.files if is_service(name)), None)
@@ -308,7 +307,7 @@ class DialectOptions:
 
     @property
     def answer_sets(self) -> tuple[int | None, int | None]:
-        """Return the values of the compiler's options `models` and `solve_limit`. Raises CepError if one of them is not
+        """Return the values of the compiler's options `models` and `solve_limit`. Raises CepError if one is not
         valid."""
         models = {None: None, "1": 1, "all": 0}
         if self.models not in models:
@@ -320,8 +319,8 @@ class DialectOptions:
 
     @property
     def ticks(self) -> int | None:
-        """Return the length of a tick in microseconds, or None if `--tick` is not set. Raises CepError if `--tick` is
-        not valid."""
+        """Return the length of a tick in microseconds, or None if `--tick` is not set. Raises CepError if it is not
+        valid."""
         ticks = None if self.tick is None else duration(self.tick, "--tick, --clock")
         if ticks == 0:
             raise refuse("--tick, --clock: a tick must be longer than 0", "e.g. `--tick 1ms`")

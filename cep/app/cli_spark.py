@@ -85,8 +85,7 @@ def run_on_spark(options: RunOptions) -> int:
 
 
 def _of_folders(options: RunOptions) -> RunOptions:
-    """Return options in which addresses `file:///path` are replaced by plain paths. Raises CepError if a folder is on
-    another machine."""
+    """Replace addresses `file:///path` in options by plain paths. Raises CepError if a folder is on another machine."""
 
     def path(name: str | None) -> str | None:
         return None if name is None else local_path(name)

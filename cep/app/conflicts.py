@@ -78,8 +78,8 @@ class OutputGuard:
     def of(cls, parameters: Mapping[str, Any], also: Iterable[tuple[str, str]] = ()) -> OutputGuard:
         """Create a guard from the parameters of a command, and check all outputs that the parameters name.
 
-        `also`: further input of the command. Raises CepError if an output would overwrite an input, or if two outputs
-        are the same file.
+        `also`: further input. Raises CepError if an output would overwrite an input, or if two outputs are the same
+        file.
         """
         read = [(what, text) for name, what in READ.items() for text in _texts(parameters.get(name))]
         guard = cls([*read, *also], parameters.get("on") == "spark")
@@ -161,8 +161,7 @@ class OutputGuard:
         return None
 
     def _conflict(self, folder: Identity, option: str) -> tuple[str, str] | None:
-        """Return an input file that is directly inside a folder, as (name in messages, path). Returns None if there is
-        no such input.
+        """Return an input file that is directly inside a folder, as (name in messages, path), or None if there is none.
 
         If the folder is the output of a Spark job, or belongs to a run like `--state`, any input at any depth counts.
         """

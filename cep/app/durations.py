@@ -45,7 +45,7 @@ def _with_known_unit(written: str) -> str | None:
 
 
 def instant(text: str, option: str, unit: Fraction | None) -> int:
-    """Parse a time such as `2013-02-09T03:00`, and return it in microseconds. A bare number is in units of `unit` (see
+    """Parse a time such as `2013-02-09T03:00` to microseconds. A bare number is in units of `unit` (see
     `read_instant`)."""
     try:
         return read_instant(text, unit)
@@ -54,8 +54,7 @@ def instant(text: str, option: str, unit: Fraction | None) -> int:
 
 
 def idle_seconds(idle: str, stored: bool) -> float:
-    """Parse the value of `--idle`, and return it in seconds. After this time without input, event time follows the
-    clock.
+    """Parse the value of `--idle` to seconds: the time without input after which event time follows the clock.
 
     `stored`: True if the input is files. Raises CepError then, because `--idle` only applies to live input.
     """
@@ -108,8 +107,7 @@ def selected(known: Mapping[str, Schema], names: Sequence[str]) -> dict[str, Sch
 
 
 def revise_duration(text: str) -> int:
-    """Parse the value of `--revise`, and return it in microseconds. Raises CepError if it is not a duration or is
-    zero."""
+    """Parse the value of `--revise` to microseconds. Raises CepError if it is not a duration or is zero."""
     microseconds = duration(text, "--revise")
     if microseconds == 0:
         hint = "leave --revise out, or say how late records may come: `--revise 6h`"

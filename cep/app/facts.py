@@ -1,5 +1,4 @@
-"""Facts of static predicates from tables (`--facts linked=links.csv`). Each row of the table is a fact, and each column
-an argument."""
+"""Facts of static predicates from tables (`--facts linked=links.csv`). A row is a fact, and a column an argument."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ def _dialect(declared: FactDeclaration | None) -> RecordFormat:
 
 
 def _leading_zeros(table: pl.DataFrame) -> set[str]:
-    """Return the columns that contain numbers with leading zeros, like `0042`. Such values are names or dates, not
-    numbers."""
+    """Return the columns that contain numbers with leading zeros, like `0042`, which are names or dates."""
     return {column.name for column in table if column.str.strip_chars().str.contains("^0[0-9]+$").any()}
 
 

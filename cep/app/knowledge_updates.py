@@ -31,11 +31,9 @@ class Interruptible(Protocol):
 
 
 AHEAD = 64
-"""The greatest number of changes that one step of the engine applies, if the engine computes new tables for each
-change."""
+"""The greatest number of changes per step of the engine, if the engine computes new tables for each change."""
 TOGETHER = 1024
-"""The greatest number of changes that one step of the engine applies, if it computes the tables for all of them at
-once."""
+"""The greatest number of changes per step of the engine, if the engine computes the tables for all of them at once."""
 LARGE = 1 << 24
 """The minimum size in bytes of an N-Quads file that is read as a stream."""
 PIECE = 1 << 16
@@ -122,8 +120,7 @@ class KnowledgeUpdates:
     def take(self, engine: Engine, change: bytes) -> None:
         """Apply a change that has no time of its own. It takes effect just after the latest time of the records.
 
-        If the change cannot be applied as a whole, it is applied subject by subject. Rejected parts become dead
-        letters.
+        If the change cannot be applied as a whole, it is applied subject by subject. Rejected parts are dead letters.
         """
         from cep.knowledge.change import Change
 
@@ -169,8 +166,7 @@ class KnowledgeUpdates:
         return changes
 
     def _apply(self, engine: Engine, moments: list[list[Update]]) -> None:
-        """Apply changes that are grouped by time. If that fails, apply each group separately to find the invalid
-        changes."""
+        """Apply changes that are grouped by time. If that fails, apply each group separately to find invalid ones."""
         if not moments:
             return
         try:
@@ -184,8 +180,7 @@ class KnowledgeUpdates:
         self._most = TOGETHER if engine.changes is not None and engine.changes.together else AHEAD
 
     def _refuse(self, changes: Sequence[Update], error: CepError) -> None:
-        """Record changes that cannot be applied as dead letters, or raise `error` if it is fatal. All changes have the
-        same time.
+        """Record changes of the same time that cannot be applied as dead letters, or raise `error` if it is fatal.
 
         The error is fatal if at least one of the changes comes from a file, unless the reason is that a graph pattern
         would return values of another type than before the change.

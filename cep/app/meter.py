@@ -171,8 +171,7 @@ def charts(plan: Plan, stages: Sequence[Stage] | None = None) -> tuple[Chart, ..
 
 
 def _rules(plan: Plan) -> Mapping[int, str]:
-    """Return a name for each rule, by rule number. It is the rule's label or line, and also the column if several rules
-    are on the same line."""
+    """Return the name of each rule: its label or line, and also its column if several rules are on the same line."""
     names = {number: rules(plan, [number]) for number in range(len(plan.heads))}
     several = Counter(names.values())
     spans = [rule.span for rule in plan.rules.rules]

@@ -130,8 +130,7 @@ class MetricsCollector(Collector):
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """Split the text of an address into host and port: `9464`, `0.0.0.0:9464` or `[::]:9464`. Raises CepError if the
-    address is not valid."""
+    """Split an address into host and port: `9464`, `0.0.0.0:9464`, `[::]:9464`. Raises CepError if it is not valid."""
     host, colon, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65_535 or (colon and not host):
         hint = "use a port, `--metrics 9464`, or an address that other machines can reach, `--metrics 0.0.0.0:9464`"

@@ -126,8 +126,7 @@ class ProgramSource:
         return program, warnings_of(program, name, self.options.facts or ())
 
     def compiled(self, alerts: bool = False) -> CompiledProgram:
-        """Compile the program. Any number of engines can run the compiled program. Raises CepError if the program is
-        wrong."""
+        """Compile the program. Any number of engines can run the result. Raises CepError if the program is wrong."""
         from cep.compile import compiled
 
         return compiled(self.text, self.name, replace(self.options, alerts=alerts))

@@ -29,8 +29,7 @@ from cep.runtime.run_stats import RunStats
 
 Piece = TypeVar("Piece")
 Take = Callable[[Batch | None, dict[str, pl.DataFrame]], None]
-"""A function that receives each batch and the events that were derived from it. At the end of the input, the batch is
-None."""
+"""A function that receives each batch and the events derived from it. At the end of the input, the batch is None."""
 
 
 class DeadLetterSink(Protocol):
@@ -96,8 +95,7 @@ class Interrupt:
 
 
 UNREVISED = "the records have `@change`, but without --revise even records that withdraw others count as events"
-"""The message if records withdraw other records although the run does not revise results. It is printed once per
-run."""
+"""The message if records withdraw others although the run does not revise results. It is printed once per run."""
 
 
 def flow(

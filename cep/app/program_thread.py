@@ -73,8 +73,8 @@ class JournaledBatches:
     def _taken(self, batch: Batch) -> Batch:
         """Write a batch to the journal, if there is one, and return the batch.
 
-        If the batch reports how long the input was silent, time before the latest handover to another program is
-        subtracted.
+        If the batch reports how long the input was silent, subtract the time before the latest handover to another
+        program.
         """
         self._silence = batch.silence
         if batch.handover is None:
@@ -98,8 +98,7 @@ class JournaledBatches:
         self._events = frozenset(events)
 
     def hand_over(self, events: Iterable[str]) -> None:
-        """End the iteration for the current consumer. The next consumer reads `events`. The caller must hold the
-        `lock`."""
+        """End the iteration for this consumer. The next consumer reads `events`. The caller must hold the `lock`."""
         self._before, self._ends = self._silence, True
         self.read_by(events)
 
@@ -252,8 +251,7 @@ class ProgramThread(threading.Thread):
     def fail(self, error: BaseException) -> None:
         """End the program because of an error. Any thread may call this. Only the first error is logged.
 
-        If the disk or memory was full, or if the error has the code `failed`, the program may succeed after a restart
-        (`may_pass`).
+        If the disk or memory was full, or the error has the code `failed`, a restart may succeed (`may_pass`).
         """
         if self.error is not None:
             return
@@ -276,8 +274,7 @@ class ProgramThread(threading.Thread):
                 self.log("remark", f"warning: {remark}", "warning")
 
     def end(self) -> None:
-        """Stop after the current batch. Open windows and deadlines stay open. The state is saved if there is a
-        journal."""
+        """Stop after the current batch. Open windows and deadlines stay open. If there is a journal, save the state."""
         if self.ident is None:
             return
         self.interrupt.signal = self.interrupt.signal or 2

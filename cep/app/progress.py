@@ -58,7 +58,6 @@ def _state(stats: RunStats) -> str:
 
 
 def readable_time(ticks: int) -> str:
-    """Format a time for people: in ISO 8601 to the second, or as a number of seconds if it is outside the years 1980 to
-    2100."""
+    """Format a time for people: in ISO 8601 to the second, or outside the years 1980 to 2100 as a number of seconds."""
     second = ticks - ticks % 1_000_000
     return write_time(second) if OUR_DAYS[0] <= ticks < OUR_DAYS[1] else f"{ticks / 1_000_000:g} s"

@@ -303,8 +303,7 @@ class RunOptions:
 
     @property
     def revised(self) -> int | None:
-        """Return the greatest age of results that are revised, in microseconds. Returns None if results are not
-        revised.
+        """Return the greatest age of results that are revised, in microseconds, or None if results are not revised.
 
         Raises CepError if `--revise` is not a duration, or does not fit other options.
         """

@@ -25,7 +25,7 @@ _NUMBERS = {"integer": int, "double": float, "float": float, "decimal": float}
 
 @dataclass(frozen=True, slots=True)
 class LocalInputs:
-    """Inputs in which files replace servers. `servers`: for each file, the input that it replaces, such as
+    """Inputs in which files replace servers. `servers`: for each file, its former input, such as
     `reading=server:URL`."""
 
     inputs: tuple[str, ...]
@@ -42,8 +42,7 @@ def named_place(told: str | None, names: Mapping[str, str]) -> str | None:
 def downloaded(
     inputs: Sequence[str], schemas: Mapping[str, Schema], token_file: Path | None, folder: Path
 ) -> LocalInputs:
-    """Download the records of servers into `folder`. Return the inputs, in which the downloaded files replace the
-    servers.
+    """Download the records of servers into `folder`. Return the inputs with these files in place of the servers.
 
     `schemas`: the schemas of the events that the program reads. Raises CepError if a server does not answer, or if an
     event's records cannot be downloaded.

@@ -112,11 +112,8 @@ def plain(text: object) -> str:
 
 
 def _no_redirections() -> HTTPRedirectHandler:
-    """Return a handler that refuses redirections.
-
-    The server to which a request is redirected must not receive the token. Besides, a POST request would become a GET
-    request.
-    """
+    """Return a handler that refuses redirections: the server to which a request is redirected must not receive the
+    token, and a POST request would become a GET request."""
     from urllib.request import HTTPRedirectHandler
 
     class Refusing(HTTPRedirectHandler):

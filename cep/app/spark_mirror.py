@@ -17,8 +17,7 @@ from cep.spark.working_folder import working_folder
 
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 FEW = "10"
-"""The number of micro-batches whose logs Spark keeps. It is small because the manifest of each copy lists these
-logs."""
+"""The number of micro-batches whose logs Spark keeps. It is small because each manifest lists these logs."""
 
 
 ALONE = "run it once on one machine, `--master 'local[*]' --once`; the cluster then continues from there"

@@ -1,5 +1,4 @@
-"""Preparation of a run on Spark. The options are turned into a query that has a program, input, checkpoint and
-output."""
+"""Preparation of a run on Spark: the options become a query that has a program, input, checkpoint and output."""
 
 from __future__ import annotations
 
@@ -242,8 +241,7 @@ def claimed(request: JobRequest, reads: JobInputs, locks: ExitStack) -> Job:
 
 
 def warm(spark: SparkSession, request: JobRequest, query: Job) -> None:
-    """Run the new rules over the earlier input files, unless an earlier run has done so. Log how far back these files
-    reach.
+    """Run new rules over the earlier input files, unless an earlier run has done so. Log how far back these reach.
 
     Raises the same errors as `cep.spark.warming.warmed`: CepError and Spark's errors.
     """
@@ -273,8 +271,7 @@ def _times(request: JobRequest) -> str:
 
 
 def _check_end(request: JobRequest, reads: JobInputs, query: Job) -> None:
-    """Raise CepError if the checkpoint's input has ended but there is more input. Otherwise log the input that is
-    skipped."""
+    """Raise CepError if the checkpoint's input has ended but there is more input. Otherwise log skipped input."""
     options, own = request.options, query.generation.spark(request.checkpoint)
     end_sent = spark_files.ends_sent(own) > 0
     over = spark_files.input_ended(own) or (end_sent and not query.closing)
@@ -300,8 +297,7 @@ def _report_missing(options: RunOptions, gone: list[Path]) -> None:
 
 
 def _judgeable(program: ShippedProgram) -> None:
-    """Raise CepError if the program needs separate clocks for the values of an attribute, but Spark cannot provide
-    them."""
+    """Raise CepError if the program needs a clock per value of an attribute, and Spark cannot provide these."""
     if program.lateness_by is None:
         return
     program.clocks(0)
@@ -325,8 +321,7 @@ def _stretch(options: RunOptions, schemas: Mapping[str, Schema]) -> tuple[int | 
 
 
 def _planned(options: RunOptions, source: ProgramSource, buckets: int) -> PlannedRules:
-    """Return the plan of the program for `buckets` buckets. Raises CepError if the program is wrong, or cannot run as
-    requested."""
+    """Return the plan of the program for `buckets` buckets. Raises CepError if the program is wrong or cannot run."""
     program = source.compiled()
     until = _stretch(options, inputs_of(program.plan))[1]
     running = replace(

@@ -178,8 +178,7 @@ def knowledge_of(
 def warnings_of(program: Engine | CompiledProgram, rules: str, facts: Collection[str] = ()) -> tuple[Warning, ...]:
     """Return the program's warnings, and a warning for each table in `facts` that no rule reads.
 
-    A program that derives nothing also gets a warning. Alerts count as results only if the program was compiled with
-    alerts.
+    A program that derives nothing also gets a warning. Alerts count as results if the program was compiled with them.
     """
     from cep.app.facts import unused
 
@@ -192,8 +191,7 @@ def warnings_of(program: Engine | CompiledProgram, rules: str, facts: Collection
 
 
 def undeclared(inputs: Mapping[str, Schema]) -> list[str]:
-    """Return a note for each undeclared input event. The note lists the attributes that the event's records must
-    have."""
+    """Return a note for each undeclared input event, with the attributes that the event's records must have."""
     notes = []
     for name, schema in inputs.items():
         if schema.attributes and not schema.declared:

@@ -31,8 +31,7 @@ _EVERY = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ThingsService:
-    """A SensorThings service. `every`: the seconds between two fetches during a run, or None to fetch only at the
-    start."""
+    """A SensorThings service. `every`: the seconds between two fetches, or None to fetch only at the start."""
 
     address: Address
     every: float | None
@@ -93,8 +92,7 @@ def services(names: Sequence[str]) -> list[ThingsService]:
 
 @contextmanager
 def as_files(names: Sequence[str], folder: Path | None = None) -> Iterator[list[str]]:
-    """Fetch each service into a file. Yield the names of all sources of knowledge, in which these files replace the
-    services.
+    """Fetch each service into a file. Yield the names of all sources of knowledge, with files in place of services.
 
     `folder`: the folder for the files. If it already contains the file of a service, the service is not fetched again.
     Raises CepError if a service cannot be fetched.
@@ -129,8 +127,8 @@ def check_refreshed(names: Sequence[str], live: bool) -> None:
 
 
 class ThingsFollower:
-    """A follower of services. It fetches them repeatedly in threads, and adds the changes of their triples to the
-    batches of a run.
+    """A follower of services. It fetches them repeatedly in threads, and adds changes of their triples to a run's
+    batches.
 
     A change takes effect before the records of the batch that contains it. So the journal contains the change, and a
     run that continues from the journal repeats it.
@@ -139,8 +137,7 @@ class ThingsFollower:
     def __init__(
         self, names: Sequence[str], known: Knowledge | None, changes: KnowledgeChanges | None, kept: bool, log: Log
     ) -> None:
-        """Record the triples of each service that the knowledge contains now. Later fetches are compared with these
-        triples.
+        """Record each service's triples in the knowledge, with which later fetches are compared.
 
         - `known`: the loaded knowledge.
         - `changes`: the changes of the knowledge so far.
@@ -158,8 +155,7 @@ class ThingsFollower:
             self._known = {service.name: known_in_graph(known, past, service.name) for service in self._services}
 
     def repeated(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Yield batches that are replayed from the journal. Also record the changes of services' triples that these
-        batches contain."""
+        """Yield batches that are replayed from the journal, and record their changes of the services' triples."""
         from cep.knowledge.change import Change
 
         for batch in batches:
@@ -171,8 +167,7 @@ class ThingsFollower:
             yield batch
 
     def followed(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Yield batches. Each yielded batch also contains the changes of the services' triples since the previous
-        batch."""
+        """Yield batches. Add to each the changes of the services' triples since the previous batch."""
         for service in self._services:
             threading.Thread(target=self._run, args=(service,), name="things", daemon=True).start()
         try:

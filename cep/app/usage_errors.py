@@ -1,5 +1,4 @@
-"""Rephrase errors on the command line in the style of the project's other errors: what is wrong, and what to write
-instead."""
+"""Rephrase errors on the command line like the project's other errors: what is wrong, and what to write instead."""
 
 from __future__ import annotations
 

@@ -64,8 +64,7 @@ class Watch:
             yield
 
     def batch(self, reports: Sequence[Report], seconds: float, **more: object) -> None:
-        """Add the reports of a batch. `seconds`: the time that the batch took. `more`: further fields of the log
-        entry."""
+        """Add the reports of a batch. `seconds`: the time that it took. `more`: further fields of the log entry."""
         self.stats.tasks = None
         self.meter.take(reports, seconds)
         meter = self.meter

@@ -1,5 +1,4 @@
-"""Create the parts of a server that store the program's results, and connect them with the routes that answer
-requests."""
+"""Create the parts of a server that store a program's results, and connect them with the routes for requests."""
 
 from __future__ import annotations
 
@@ -93,8 +92,8 @@ class Answers:
 
 
 class ServerParts:
-    """All parts of a server. The parts that belong to the current program are in `answers`; the others stay when the
-    program changes.
+    """All parts of a server. Those that belong to the current program are in `answers`. The others stay when it
+    changes.
 
     - `app`: the web application.
     - `run`: the thread of the program, which is not started yet.
@@ -193,8 +192,7 @@ class ServerParts:
         return service
 
     def _answers(self, program: ServedProgram, service: Service, before: Answers | None) -> Answers:
-        """Create the parts that depend on the program. `before`: the parts of the previous program, or None at the
-        start."""
+        """Create the parts that depend on the program. `before`: the parts of the previous program, or None."""
         options, engine, store, run = self.options, program.engine, self.store, self.run
         log = options.log
         alerting = AlertListener(

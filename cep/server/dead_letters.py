@@ -23,8 +23,7 @@ class LoggedDeadLetters(DeadLetters):
     - `refused`: the number of rows that the engine refused, by code.
     - `late`: the number of rows that were refused because they were late, by event type.
 
-    After each step of the engine, the server adds `refused` and `late` to the metrics and replaces them by empty
-    counters.
+    After each step of the engine, the server adds `refused` and `late` to the metrics and empties both.
     """
 
     def __init__(self, path: str | None, log: Log, clock: Callable[[], float] = monotonic) -> None:
@@ -36,8 +35,7 @@ class LoggedDeadLetters(DeadLetters):
         self._reported, self._due = 0, 0.0
 
     def add(self, records: Iterable[DeadLetter]) -> None:
-        """Add dead letters. Call this for every batch, even for one without dead letters, because a count may be
-        due."""
+        """Add dead letters. Call this for every batch, even without dead letters, because a count may be due."""
         super().add(records)
         self._report()
 

@@ -175,13 +175,12 @@ class LiveProgram:
     # --- another one ---
 
     def restore(self, number: int, author: str) -> dict[str, Any]:
-        """Replace the program by the texts of an earlier version. Raises ChangeRefused if that fails; then nothing has
-        changed."""
+        """Replace the program by the texts of an earlier version. Raises ChangeRefused, with no effect, if that
+        fails."""
         return self.change(self._version(number).texts, author, number)
 
     def change(self, texts: Mapping[str, str], author: str, restores: int | None = None) -> dict[str, Any]:
-        """Replace the program by a program with these texts. Raises ChangeRefused if that fails; then nothing has
-        changed.
+        """Replace the program by a program with these texts. Raises ChangeRefused, with no effect, if that fails.
 
         `restores`: the number of the earlier version that has these texts, or None. If the running program has the same
         texts already, no new version is created.
@@ -200,8 +199,7 @@ class LiveProgram:
     def begin_shadow(self, texts: Mapping[str, str], author: str) -> dict[str, Any]:
         """Run a shadow program on the same input. Raises ChangeRefused if it cannot run.
 
-        `author`: the person who starts the shadow. An empty text means that the server itself restarts the shadow; then
-        no action is recorded.
+        `author`: the person who starts the shadow, or "" if the server itself restarts it. Then no action is recorded.
         """
         with self._alone():
             with self._prepared(texts) as new:
@@ -303,8 +301,7 @@ class LiveProgram:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Allow only one change of the program at a time, while the block runs. A CepError in the block is raised as
-        ChangeRefused."""
+        """Allow only one change of the program at a time in a `with` block. Convert its CepError to ChangeRefused."""
         if not self._one.acquire(blocking=False):
             text = "the program is being changed by another request: try again when that is done"
             raise ChangeRefused(409, text, busy=True)
@@ -467,8 +464,7 @@ class LiveProgram:
     def _handover(
         self, number: int, after: Engine, warmed: Warmed, ended: Mapping[str, pl.DataFrame]
     ) -> tuple[dict[str, int], Handover]:
-        """Return the time from which each new fluent and alert table is written, and a record of the handover for the
-        store.
+        """Return the time from which each new fluent and alert table is written, and a record of the handover.
 
         New fluents, and new alerts on fluents, begin at the watermark.
         """
@@ -549,8 +545,7 @@ class LiveProgram:
                 raise ChangeRefused(409, f"{text}End the server, and start it with the new program")
 
     def _tested(self, texts: Mapping[Path, str]) -> int:
-        """Run the tests in the program's folders, and return the number of tests. Raises ChangeRefused if a test
-        fails."""
+        """Run the tests in the program's folders. Return their number. Raises ChangeRefused if a test fails."""
         session, number = Session(laws=(), programs=Programs(texts)), 0
         folders = dict.fromkeys(path.parent for path in texts)
         for path in (path_in_folder for folder in folders for path_in_folder in sorted(folder.glob(f"*{SUFFIX}"))):

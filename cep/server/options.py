@@ -68,8 +68,7 @@ class ServerInputOptions(InputOptions):
 
     @property
     def taken(self) -> ServerInputOptions:
-        """The options for reading the input. If late records revise results, each file is read in its own order,
-        without sorting."""
+        """The options for reading the input. If late records revise results, no file is sorted."""
         return self if self.revise is None and self.lateness_by is None else self.as_they_stand
 
 
@@ -283,7 +282,7 @@ class RetentionOptions:
 
     @property
     def remembered(self) -> int | None:
-        """The time in microseconds for which an event can be explained after it has ended, or None if explanations are
+        """The time in microseconds for which an event can be explained after its end, or None if explanations are
         off."""
         return duration(self.remember or REMEMBERED, "--remember") if self.explain else None
 

@@ -85,8 +85,7 @@ class ServedProgram:
 
     @property
     def behind(self) -> int:
-        """The greatest number of microseconds by which a record may be older than the latest record and still be
-        processed."""
+        """The greatest age in microseconds, before the latest record, at which a record is still processed."""
         return (self.running.lateness or 0) + (self.running.revise or 0)
 
     @property
@@ -315,11 +314,9 @@ def _batches(
 
 
 def _knowledge(options: ServeOptions) -> tuple[Knowledge | None, bool]:
-    """Load the knowledge. Also return a flag, which is True if the knowledge contains descriptions of Things that an
-    earlier start of the server has stored.
+    """Load the knowledge. Also return True if it contains descriptions of Things that an earlier start has stored.
 
-    Stored descriptions are used if the input continues from a snapshot. Raises CepError if the knowledge cannot be
-    loaded.
+    Stored descriptions are used if the input continues from a snapshot. Raises CepError if loading fails.
     """
     state, files = options.retention.state, options.knowledge.files
     if options.place.on_spark or not (fetched := services(files)):
@@ -334,8 +331,7 @@ def _knowledge(options: ServeOptions) -> tuple[Knowledge | None, bool]:
 def _silence(options: ServeOptions, live: bool) -> float | None:
     """Return the seconds of silence after which the watermark follows the clock, or None if it never does.
 
-    For live input there is a default unless `--idle` is `never`: an alert must not wait for a record that may never
-    arrive.
+    For live input the default is a number, because an alert must not wait for a record that may never arrive.
     """
     if options.source.idle is not None and options.source.idle.strip() != "never":
         return idle_seconds(options.source.idle, not live)

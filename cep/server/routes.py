@@ -15,8 +15,7 @@ from cep.server.program import program_source
 
 
 def unreached_warning(options: ServeOptions, routes: Routes | None, alerts: Sequence[Alert]) -> list[str]:
-    """Return a list with a warning about the alerts that reach no receiver. The list is empty if all alerts reach
-    one."""
+    """Return a list with one warning about the alerts that reach no receiver, or an empty list if there are none."""
     if routes is None or options.alerts.feed:
         return []
     names = unreached(routes, alerts, Publisher(options.name, status=options.alerts.status))

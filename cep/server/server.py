@@ -99,8 +99,7 @@ def run_server(options: ServeOptions) -> int:
 
 @contextmanager
 def may_pass() -> Iterator[None]:
-    """Set the code `failed` in errors of the start whose cause is a full disk or an exhausted quota, because a restart
-    may succeed."""
+    """Set the code `failed` in errors of the start that report a full disk or quota, because a restart may succeed."""
     try:
         yield
     except CepError as error:

@@ -164,8 +164,7 @@ class Shadow:
     def _cancel(self, name: str) -> None:
         """Remove the rows that both programs have derived. Both engines must have reached the same watermark.
 
-        If more than MOST rows of a program remain, its oldest rows are removed, too, unless the served program may
-        still withdraw them.
+        If more than MOST rows of a program remain, drop its oldest rows that the served program can no longer withdraw.
         """
         old, new = (rows.setdefault(name, Counter()) for rows in self._rows)
         for row in [row for row in (old if len(old) < len(new) else new) if row in old and row in new]:

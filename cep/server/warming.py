@@ -126,8 +126,7 @@ def warm(engine: Engine, journal: Journal, latest: int, updates: KnowledgeUpdate
     - `stop`: a function that stops the current program, and returns its watermark. It is called near the end. Until
       then, the current program continues.
 
-    At the end, the engine has reached that watermark. Raises CepError if the engine cannot continue or the input is
-    damaged.
+    At the end, the engine has reached that watermark. Raises CepError if it cannot continue or the input is damaged.
     """
     engine.set_lineage_columns(BECAUSE, CONSTITUENTS)
     horizon, interrupt = InputHorizon.of(engine.plan), Interrupt()

@@ -97,8 +97,7 @@ def write_dead_letters(begin: str | None, name: str, dead_letters: Iterable[Dead
 def stage_letters(stage: int, bucket: int, version: int, generation: int) -> str:
     """Return the file name for the dead letters of one step of a bucket.
 
-    `version`: the version of the bucket's state before the step. `generation`: the number of the checkpoint's
-    generation.
+    `version`: the version of the bucket's state before the step. `generation`: the checkpoint's generation.
     """
     name = f"stage-{stage}-{bucket:04}-{version:08}"
     return name if generation == 1 else f"{name}-{generation}"
@@ -137,8 +136,7 @@ def record_lines(table: pl.DataFrame, schema: Schema, declared: Schema, times: s
 
 
 def _as_declared(record: dict[str, Any], declared: Schema) -> dict[str, Any]:
-    """Convert an occurrence's JSON object to an input record. The record has the names and paths of the event's
-    declaration."""
+    """Convert an occurrence's JSON object to an input record with the names and paths of the event's declaration."""
     declared_record = {"type": record["type"]}
     if declared.time is not None:
         declared_record[declared.time] = record["start"]

@@ -69,8 +69,7 @@ SINK_LOG = "_spark_metadata"
 """The folder inside a sink's folder that lists the committed files (see `cep.spark.sink.commit_log`)."""
 
 PROBES = (".room-", "..room-")
-"""The prefixes of files that only test if a folder is writable. The second prefix marks a file that is not complete
-yet."""
+"""The prefixes of files that only test if a folder is writable. The second one marks an incomplete file."""
 
 BACK = "restore the whole folders of --output and --checkpoint from a copy, or start anew with others"
 """The hint for a file that is damaged, missing, or not of the same micro-batch as the files that refer to it."""
@@ -100,10 +99,9 @@ def sync(file: BinaryIO) -> None:
 
 
 def remove_hidden(folder: Path, prefix: str = "") -> None:
-    """Remove the unfinished files that killed writers have left.
+    """Remove the unfinished files that killed writers have left, while no process writes such files.
 
-    `prefix`: remove only files whose final names begin with this text. Do not call this while any process writes such
-    files.
+    `prefix`: remove only files whose final names begin with this text.
     """
     if folder.is_dir():
         for name in os.listdir(folder):
@@ -126,8 +124,7 @@ def check_writable(option: str, folder: Path) -> None:
 
 @contextmanager
 def writing_to(option: str, folder: Path, begins: bool = False) -> Iterator[None]:
-    """Convert an OSError inside a `with` block to a CepError. The block writes into `folder`, which the user chose with
-    `option`.
+    """Convert an OSError to a CepError in a `with` block that writes into `folder`, which the user chose with `option`.
 
     `begins`: True if no query runs yet. If the disk is full, the message says that the same command can continue later.
     """
@@ -193,8 +190,7 @@ def _locked_file(folder: Path, name: str, timeout: float) -> BinaryIO:
 def holder(folder: Path) -> str:
     """Return the name of the run that holds the folder's lock or held it last.
 
-    After a run is killed, some of its processes may continue for a moment. They stop when this name is no longer that
-    of their own run.
+    After a run is killed, some of its processes may continue for a moment, until they read another name here.
     """
     try:
         return (folder / LOCK).read_text()

@@ -95,8 +95,7 @@ class GivenBatches:
     def give(self, spark: SparkSession, batch: int, more: Mapping[str, DataFrame] = MappingProxyType({})) -> None:
         """Call the function for a committed micro-batch. Remove the files of earlier micro-batches first.
 
-        `more`: DataFrames to pass to the function in addition to the derived events. Exceptions of the function are
-        raised.
+        `more`: DataFrames to pass in addition to the derived events. Exceptions of the function are raised.
         """
         folder, number = Path(self._sink.folder), self._sink.first + batch
         log = CommitLog(folder)

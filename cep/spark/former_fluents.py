@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from pyspark import Broadcast, SparkContext
 
 TASK = 99_999
-"""The number of a task in the names of files that contain the last intervals of former fluents. No other task has this
-number."""
+"""The number that stands for the task in the names of files with the last intervals. No task has this number."""
 
 _State = tuple[int, int, int]
 """The stage, the bucket, and the version of a state."""
@@ -102,8 +101,7 @@ def _ended(
 
 
 def _closed(program: ShippedProgram, name: str, table: pl.DataFrame, until: int) -> tuple[str, pl.DataFrame]:
-    """End the open intervals of a fluent at `until`. Return the name of the output table, and the intervals as rows of
-    this table.
+    """End the open intervals of a fluent at `until`. Return the name of the output table, and its rows.
 
     If the program writes changes, each row is the end of an interval.
     """

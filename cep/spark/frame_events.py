@@ -1,5 +1,4 @@
-"""The results of rules on DataFrames: one DataFrame per derived event, and one DataFrame for the rows that are not
-valid events."""
+"""The results of rules on DataFrames: one DataFrame per derived event, and one for rows that are not valid events."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ LETTERS = "event string, code string, reason string, record string"
 
 
 class Events(dict[str, "DataFrame"]):
-    """Derived events: one DataFrame for each event type. Its columns are `start` and `end` (timestamps) and the
-    attributes.
+    """Derived events: one DataFrame per event type, with the columns `start`, `end` (timestamps) and the attributes.
 
     `dead` contains the rows that are not valid events. Its columns are `event`, `code` (a short name of the reason),
     `reason`, and `record` (the rejected row as JSON).
@@ -29,7 +27,7 @@ class Events(dict[str, "DataFrame"]):
         self.dead, self._shared = dead, shared
 
     def cache(self) -> Events:
-        """Cache the intermediate result that all DataFrames share. Otherwise Spark runs the rules again for each
+        """Cache the intermediate result that all DataFrames share. Otherwise Spark runs the rules once per
         DataFrame."""
         if self._shared is not None:
             self._shared.persist()

@@ -75,7 +75,7 @@ def dealt(spark: SparkSession, program: ShippedProgram, frames: Sequence[Provide
 
 
 def dealing(program: ShippedProgram, feed: RowReader, timed: bool = False) -> Callable[[RecordBatches], RecordBatches]:
-    """Return a function that converts rows to blocks, for use in workers. `timed`: True if the blocks need the column
+    """Return a function for workers that converts rows to blocks. `timed`: True if the blocks need the column
     `TIMED`."""
     bare = Packed.of(program.bare())
 
@@ -87,8 +87,7 @@ def dealing(program: ShippedProgram, feed: RowReader, timed: bool = False) -> Ca
 
 
 def parted(program: ShippedProgram, blocks: DataFrame) -> tuple[dict[str, DataFrame], DataFrame]:
-    """Split a DataFrame of blocks into one DataFrame for each derived event. Return these, and the DataFrame of the
-    dead letters."""
+    """Split a DataFrame of blocks into a DataFrame for each derived event, and a DataFrame of dead letters."""
     frames = {}
     for event, schema in program.outputs.items():
         mine = blocks.where((blocks.stage == WORLD) & (blocks.event == event))

@@ -31,8 +31,7 @@ FEW = 1 << 16
 """The maximum number of bytes that one task may send through the driver."""
 
 ALL = 1 << 28
-"""The maximum number of bytes that all reading tasks of a micro-batch may send through the driver. With a gigabyte,
-Spark fails."""
+"""The maximum number of bytes that all reading tasks may send through the driver. With a gigabyte, Spark fails."""
 
 ROW = 1 << 23
 """The approximate size in bytes of a Spark row of blocks, if workers share no folder."""

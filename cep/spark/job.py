@@ -1,5 +1,4 @@
-"""A program as a streaming query. Tasks of a data source read the input, and each micro-batch runs as plain Spark
-jobs."""
+"""A program as a streaming query. A data source reads the input, and each micro-batch runs as plain Spark jobs."""
 
 from __future__ import annotations
 
@@ -106,8 +105,7 @@ class Job(InputOptions):
 
 
 def start(spark: SparkSession, job: Job, follow: bool = False) -> StreamingQuery:
-    """Start the query. `follow`: True if the query runs until it is stopped. Otherwise it ends when it has processed
-    the existing input."""
+    """Start the query. `follow`: True to run it until it is stopped, False to end it after the existing input."""
     closing, folder = job.closing and not follow, Path(job.checkpoint)
     handed = None if job.apart else str(folder / HANDED)
     if handed is not None:

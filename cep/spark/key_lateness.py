@@ -64,8 +64,7 @@ class KeyRule:
     def judge(self, arrived: Iterable[ShuffleBlock], clocks: Mapping[str, Any] | None, passed: int) -> KeyVerdict:
         """Find the late records of a micro-batch. Raises CepError if a block is missing or damaged.
 
-        `clocks`: the keys' clocks before the micro-batch. `passed`: the time up to which the records of all keys are
-        late.
+        `clocks`: the keys' clocks before the micro-batch. `passed`: the time up to which records of all keys are late.
         """
         known = self.program.clocks(self.lateness)
         if clocks is not None:

@@ -108,8 +108,7 @@ class MicroBatches:
     def touch(self) -> None:
         """Run an empty task on each core, to keep workers alive. Spark's errors are raised.
 
-        If each task has its own worker, do nothing unless there was no micro-batch for a while, because a micro-batch
-        also uses all workers.
+        If each task has its own worker, do this only after a while without micro-batches, which also use all workers.
         """
         if self.work.handed is not None:
             count = self.context.defaultParallelism
@@ -219,7 +218,7 @@ class MicroBatch:
             blocks.append(HandedBlocks.of(self.judged.block(stage, bucket) for bucket in buckets))
 
     def run(self) -> None:
-        """Run the jobs of the micro-batch. Raises the same CepErrors as `run_task`, and Spark's errors if a job has
+        """Run the jobs of the micro-batch. Raises the CepErrors of `run_task`, and Spark's errors if a job has
         failed."""
         work = self._query.work
         program = work.stages[0].program

@@ -96,8 +96,7 @@ class Mirror:
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Convert the messages of errors raised inside a `with` block: addresses of the object store replace local
-        folders."""
+        """Replace local folders by addresses of the object store in the messages of errors inside a `with` block."""
         try:
             yield
         except CepError as error:
@@ -215,8 +214,8 @@ class Mirror:
     def _enter(self, number: int, entries: Mapping[str, Packed]) -> None:
         """Create a manifest, after its pack. `entries`: the place of each file.
 
-        Raises CepError if another run has continued from the same manifest. The new manifest then does not exist, or is
-        not the last one.
+        Raises CepError if another run has continued from the same manifest, so that the new manifest is not the last
+        one.
         """
         manifest = {"run": self.run, "output": self.places[OUTPUT], "folder": str(self.folder(OUTPUT))}
         text = json.dumps(manifest | {"files": entries})
@@ -238,8 +237,8 @@ class Mirror:
     def _publish(self) -> None:
         """Copy output files and dead letters to their own addresses, then the log that commits them.
 
-        Do not call this if another run has continued from the manifest. That run has already copied these files, and
-        has newer files.
+        Do not call this if another run has continued from the manifest: it has already copied these files and newer
+        ones.
         """
         log = {name: packed.digest for name, packed in self._files.items() if name.startswith(_LOG)}
         objects.at_once(self._copied, [name for name in self._put if name in self._files])
@@ -277,8 +276,7 @@ class Mirror:
         return not name.startswith(f"{OUTPUT}/") or (self.root / name).exists()
 
     def _poor(self) -> set[str]:
-        """Return the packs of which less than half is still in use. The files in use are uploaded again in the next
-        pack."""
+        """Return the packs of which less than half is in use. The files in use are uploaded again in the next pack."""
         used, sizes = Counter[str](), Counter[str]()
         for file in self._files.values():
             used[file.pack] += file.length
@@ -362,8 +360,7 @@ class Mirror:
                     self._marks[name] = _mark(path)
 
     def _moved(self, before: Path) -> None:
-        """Replace the path of the output folder that the checkpoint records, if it is `before`, by the path of the
-        current one."""
+        """Replace the output folder that the checkpoint records, if it is `before`, by the current output folder."""
         file = self.folder(STATE) / CHECKPOINT
         if file.exists():
             info = CheckpointInfo.read(file)
@@ -388,8 +385,7 @@ def _name(number: int) -> bytes:
 
 
 def _batch(name: str) -> int:
-    """Return the number of the micro-batch to which a file of the sink's log belongs. Returns -1 if the file belongs to
-    no micro-batch."""
+    """Return the number of the micro-batch to which a file of the sink's log belongs, or -1 if there is none."""
     digits = re.search(r"[0-9]+", name.rpartition("/")[2])
     return -1 if digits is None else int(digits[0])
 

@@ -50,8 +50,7 @@ class KeptWays:
         return ways
 
     def keep(self, bucket: int, version: int, batch: int) -> None:
-        """Store the current multiplicities of a bucket under the number `version`. `batch`: the number of the
-        micro-batch."""
+        """Store the current multiplicities of a bucket as version `version`. `batch`: the number of the micro-batch."""
         _, ways = _known[self.run, self.states.stage, bucket]
         self.states.write(bucket, version, ways.snapshot(self.program.program), batch)
         _known[self.run, self.states.stage, bucket] = version, ways

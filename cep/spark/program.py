@@ -1,5 +1,4 @@
-"""A program in the form that is sent to workers. A worker creates the engines of its stages and buckets from this
-form."""
+"""A program in the form that is sent to workers, which create the engines of its stages and buckets."""
 
 from __future__ import annotations
 
@@ -151,8 +150,8 @@ class ShippedProgram:
 
     @property
     def read(self) -> Mapping[str, Schema]:
-        """The schemas by which input is read. They have a column `@change` if records may withdraw or replace earlier
-        records."""
+        """The schemas by which input is read. If records may withdraw or replace others, they have a column
+        `@change`."""
         return with_changes(self.inputs) if self.revises else self.inputs
 
     @property

@@ -1,5 +1,4 @@
-"""Preparation of a query that starts or continues from its checkpoint. The checkpoint is locked, checked and cleaned up
-after a killed run."""
+"""Preparation of a query that starts or continues from its checkpoint, which is locked, checked and cleaned up."""
 
 from __future__ import annotations
 
@@ -147,8 +146,8 @@ def _tidy(query: Job) -> None:
 def _unsplit(program: ShippedProgram) -> list[str]:
     """Return the reasons why the number of buckets cannot change, or an empty list if it can.
 
-    If the number changes, the states of stages that run in several buckets are divided by key. Some kinds of state
-    cannot be divided.
+    If the number changes, states of stages that run in several buckets are divided by key. Some states cannot be
+    divided.
     """
     reasons = []
     for stage in program.stages:
@@ -263,8 +262,7 @@ def _former(engine: Engine, query: Job, log: Log) -> FormerFluents | None:
 def _earlier(now: ShippedProgram, was: checkpoints.CheckpointInfo) -> ShippedProgram | None:
     """Compile the program of a checkpoint with the facts and knowledge of the program `now`.
 
-    Returns None if the compiled program is not the one that the checkpoint records, because that one had other facts or
-    knowledge.
+    Returns None if the result is not the program that the checkpoint records, which had other facts or knowledge.
     """
     files = now.options.compiling.files if was.text == now.text else ()
     compiling = replace(now.options.compiling, policy=was.policy, files=files, params=was.params)

@@ -174,8 +174,7 @@ class Rules:
     def planned(
         self, running: EngineOptions, lateness: int | None, buckets: int = 1, changes: bool = False
     ) -> PlannedRules:
-        """Return the rules in the form in which a query runs them. Raises CepError if the program cannot run on endless
-        input.
+        """Return the rules in the form in which a query runs them. Raises CepError if they cannot run on endless input.
 
         `lateness`: how far out of order records may arrive, in microseconds. If it is None, no record is late before
         the end of the input. `changes`: True to write the beginnings and ends of fluents.

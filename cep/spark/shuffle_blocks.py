@@ -1,5 +1,4 @@
-"""Shuffle blocks. A shuffle block contains rows of one event for one bucket. A task passes a block to another task as
-one value."""
+"""Shuffle blocks: rows of one event for one bucket, which a task passes to another task as one value."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ The block's `event` is the name of the file, and its `place` is the offset in th
 """
 
 TIMES = -4
-"""The `stage` of a block that contains the keys and ends of records. The driver needs such blocks if each key has its
-own lateness."""
+"""The `stage` of a block that contains keys and ends of records, for the driver. It is used for lateness by key."""
 
 TIME = -1
 """The `stage` of a block that only moves the watermark."""
@@ -59,12 +57,10 @@ FIRSTS = 1024
 time of a late record, and times of late records do not count."""
 
 Stretch = tuple[int | None, int | None]
-"""The first and the last time (microseconds) for which output is written. None means that there is no bound on that
-side."""
+"""The first and the last time (microseconds) for which output is written. None means no bound on that side."""
 
 ChangeLine = tuple[int, str, str, int]
-"""A change of the knowledge: its time (microseconds), its triples as text, and the file and line from which it was
-read."""
+"""A change of the knowledge: its time (microseconds), its triples as text, its file, and its line in this file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +86,7 @@ class ShuffleBlock:
 
 @dataclass(frozen=True, slots=True)
 class WorldRows:
-    """Derived rows of one event for the sink. `bucket`: the bucket that passes the rows on. `place`: as in
+    """Derived rows of one event for the sink. `bucket`: the bucket that passes them on. `place`: as in
     `ShuffleBlock`."""
 
     bucket: int
@@ -187,8 +183,7 @@ def for_world(
 
 
 def _from(changes: pl.DataFrame, time: int) -> pl.DataFrame:
-    """Return the changes of a fluent at or after `time` (microseconds). Beginnings before `time` are included with the
-    time `time`."""
+    """Return the changes of a fluent from `time` on (microseconds). Earlier beginnings get the time `time`."""
     early = (pl.col("time") < time).fill_null(value=True)
     begins = changes.filter(~early | (pl.col(EDGE) == "begins"))
     return begins.with_columns(

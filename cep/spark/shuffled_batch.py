@@ -148,15 +148,13 @@ def dealt(blocks: Iterable[ShuffleBlock], width: int) -> Iterator[Sent]:
 
 
 def from_source(width: int, rows: Iterable[Sequence[bytes]]) -> Iterator[Sent]:
-    """Distribute the blocks of reading tasks to the tasks that must receive them. `rows`: the Spark rows that the
-    reading tasks return."""
+    """Distribute the blocks of reading tasks, which are in Spark rows, to the tasks that must receive them."""
     for row in rows:
         yield from dealt(pickle.loads(row[0]), width)
 
 
 class ShuffledBatch:
-    """One micro-batch, and the results that its job has returned so far. `before`: the note of the previous
-    micro-batch."""
+    """One micro-batch, and the results of its job so far. `before`: the note of the previous micro-batch."""
 
     def __init__(self, work: QueryWork, batch: int, watermark: int, before: BatchNote, place: Place) -> None:
         self._work, self._batch, self._watermark, self._before, self._place = work, batch, watermark, before, place
@@ -168,7 +166,7 @@ class ShuffledBatch:
         self.written: dict[str, Files] = {"output": {}, "dead": {}}
 
     def run(self, slots: Slots, sent: Broadcast[Packed[QueryWork]], stream: DataFrame) -> None:
-        """Run the job of the micro-batch. Raises CepError as `Home.run` does, and Spark's errors if the job has
+        """Run the job of the micro-batch. Raises the CepErrors of `Home.run`, and Spark's errors if the job has
         failed."""
         width = min(slots.count, self._work.stages[0].program.buckets)
         rows: RDD[Sent] = stream.select("blocks").rdd.mapPartitions(partial(from_source, width))

@@ -24,8 +24,7 @@ _SUMS = b"crc\0"
 
 
 def sync_batch(folder: Path, batch: int) -> None:
-    """Sync the files that Spark wrote for a micro-batch, before the sink commits it. For the first micro-batch, sync
-    all files."""
+    """Sync Spark's files of a micro-batch, before the sink commits it. For the first micro-batch, sync all files."""
     offsets = _of(folder / "offsets", str(batch))
     for path in filter(Path.is_file, folder.rglob("*")) if batch == 0 else offsets:
         try:
@@ -65,8 +64,7 @@ def offset(folder: Path, batch: int) -> dict[str, Any]:
 
 
 def watermark(folder: Path, batch: int) -> int:
-    """Return the watermark that follows from a finished micro-batch, in milliseconds. It is 0 if there is no watermark
-    yet.
+    """Return the watermark that follows from a finished micro-batch, in milliseconds, or 0 if there is none yet.
 
     Raises CepError as `offset` does.
     """
@@ -94,8 +92,7 @@ def moved(folder: Path) -> int | None:
 
 
 def last_ended(folder: Path) -> int | None:
-    """Return the number of the last finished micro-batch. Returns None if no micro-batch is finished, or if a later one
-    has begun."""
+    """Return the number of the last finished micro-batch, or None if there is none or a later one has begun."""
     done = last(folder / "commits")
     return None if done < 0 or last(folder / "offsets") > done else done
 

@@ -58,8 +58,7 @@ _engines: dict[tuple[str, int, int], tuple[int, Engine]] = {}
 
 
 def kept_version(run: str, stage: int, bucket: int) -> int | None:
-    """Return the version of the engine that this worker keeps for a bucket. Returns None if the worker keeps no engine
-    for it."""
+    """Return the version of the engine that this worker keeps for a bucket, or None if it keeps none."""
     known = _engines.get((run, stage, bucket))
     return None if known is None else known[0]
 
@@ -193,8 +192,7 @@ class StageTask:
     def taken(
         self, engine: Engine, bucket: int, version: int, rows: Sequence[ShuffleBlock], watermark: int
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter]]:
-        """Advance the engine of a bucket to the watermark, with `rows` as its input. Return the results and the refused
-        rows.
+        """Advance the engine of a bucket to the watermark, with `rows` as input. Return the results and refused rows.
 
         The engine's next state depends only on its version, the rows and the watermark.
         """
@@ -224,8 +222,7 @@ class StageTask:
         return together(derived), dead
 
     def engine(self, bucket: int, version: int) -> Engine:
-        """Return the engine of a bucket at a version. It is the engine that this worker keeps, or a new one that is
-        restored from files."""
+        """Return the engine of a bucket at a version: the one that this worker keeps, or one restored from files."""
         known, engine = _engines.pop((self.run, self.stage.number, bucket), (-1, None))
         if engine is not None and known == version:
             return engine
@@ -242,8 +239,7 @@ class StageTask:
         return engine
 
     def settle(self, bucket: int, version: int) -> None:
-        """Write the whole state of a bucket, unless the whole state of this version is already written. Raises the same
-        errors as `engine`."""
+        """Write the whole state of a bucket if this version is not whole yet. Raises the same errors as `engine`."""
         if self.states.log(bucket, version)[1]:
             engine = self.engine(bucket, version)
             self.states.settle(bucket, version, engine.snapshot())
@@ -252,8 +248,7 @@ class StageTask:
     def first_engine(self, bucket: int) -> Engine:
         """Return the engine from which a bucket starts.
 
-        If the number of buckets has changed, some keys move to this bucket from other buckets. The engine then gets
-        their state.
+        If the number of buckets has changed, the engine also gets the state of keys that move to this bucket.
         """
         number, beginning, count = self.stage.number, self.beginning, self.program.buckets
         if beginning is None:

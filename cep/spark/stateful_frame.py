@@ -107,8 +107,7 @@ class Buckets(StatefulProcessor):
         self._run = _run_of_task()
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Advance a bucket with the rows of this stage. Yield the bucket's results, and the rows of other stages
-        unchanged."""
+        """Advance a bucket with the rows of this stage. Yield its results, and the rows of other stages unchanged."""
         mine = []
         for row in rows:
             if row.stage == self._number:

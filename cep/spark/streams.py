@@ -113,8 +113,7 @@ class Stream:
         return self._streamed()[event]
 
     def dead_frame(self) -> DataFrame:
-        """Return the rows that are not valid events as a streaming DataFrame, which is used like the DataFrame of
-        `frame`.
+        """Return the rows that are not valid events as a streaming DataFrame. It is used like that of `frame`.
 
         The columns are `event`, `code`, `reason` and `record`.
         """

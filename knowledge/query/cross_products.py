@@ -1,5 +1,5 @@
-"""Detection of accidental cross products. A group of a pattern is a cross product if some of its parts share no
-variable. It is assumed to be accidental if the product of these parts has too many rows."""
+"""Detection of accidental cross products. If some parts of a group share no variable, the group's answers are a cross
+product of these parts. A cross product that has too many rows is assumed to be accidental."""
 
 from __future__ import annotations
 

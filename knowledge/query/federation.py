@@ -2,8 +2,8 @@
 
 Only this parser knows where strings, names and IRIs begin and end. For example, keywords need no space around them, and
 the parser reads `x:SERVICE` as `x:` and `SERVICE` where a name is not allowed. So this module replaces each occurrence
-of the word by letters that are not a keyword. If the query is still valid, the word was part of a name, a string or an
-IRI. Otherwise it was the keyword.
+of `SERVICE` by letters that are not a keyword. If the query is still valid, the occurrence was a part of a name, a
+string or an IRI. Otherwise it was the keyword.
 """
 
 from __future__ import annotations

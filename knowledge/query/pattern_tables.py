@@ -150,10 +150,8 @@ def touching(
     most: int,
     last: int = 1 << 30,
 ) -> Bindings:
-    """Return the bindings for which all patterns match in `triples`, and at least one pattern matches in `few`.
-
-    `last`: only the first `last` patterns are tried in `few`.
-    """
+    """Return the bindings for which all patterns match in `triples`, and at least one of the first `last` patterns
+    matches in `few`."""
     parts: list[Bindings] = []
     for i, pattern in enumerate(patterns) if len(few) else ():
         fits = np.full(len(few), i < last)
@@ -238,8 +236,8 @@ def contains(columns: Sequence[Ints], row: Row) -> bool:
 
 
 def stretch_of(columns: Sequence[Ints], row: Row) -> tuple[int, int]:
-    """Return the range of those sorted rows whose first columns have the values `row`. `row` may have fewer values than
-    there are columns. The range may be empty."""
+    """Return the range of the sorted rows that begin with the values `row`, which may be fewer than there are columns.
+    The range may be empty."""
     start, stop = 0, len(columns[0])
     for column, value in zip(columns, row):
         within = column[start:stop]

@@ -1,7 +1,5 @@
-"""Detection of RDF text that is nested too deeply for Oxigraph's parser.
-
-Such text would overflow the parser's stack, which ends the process. Or it would keep the parser busy for a long time.
-"""
+"""Detection of RDF text that is nested too deeply for Oxigraph's parser. Such text would overflow the parser's stack,
+which ends the process, or keep the parser busy for a long time."""
 
 from __future__ import annotations
 

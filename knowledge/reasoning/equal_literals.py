@@ -2,8 +2,8 @@
 literals by their representatives.
 
 The rules dt-eq and eq-rep-o together would repeat each triple in every form of its literal. These triples are not
-derived. Instead, the tables contain further rules (`owl2rl.VALUES`). Each of them corresponds to a rule in which the
-same object occurs twice, but compares the two objects by value.
+derived. Instead, each rule in which the same object occurs twice has a variant (`owl2rl.VALUES`) that compares the two
+objects by value.
 """
 
 from __future__ import annotations

@@ -204,8 +204,8 @@ def _crossed(rows: Substitutions, name: str, column: Ints) -> Iterator[Substitut
 
 
 def _ranges(part: BodyAtom, rows: Substitutions, relation: BinaryRelation) -> tuple[Ints, bool, Ints]:
-    """Find the pairs of the relation that match each row. Return the start of each row's range, a flag, and the size of
-    each range.
+    """Find the pairs of the relation that match each row. Return the start of each row's range of pairs, a flag, and
+    the size of each range.
 
     If the flag is True, only the object is bound, and the ranges refer to `relation.backward`. Otherwise they refer to
     `relation.pairs`.

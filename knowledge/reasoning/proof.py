@@ -128,7 +128,7 @@ class Prover:
         """Return lists of premises from which the rule derives the triple, one list per instance of the rule. Not all
         instances are returned.
 
-        `before`: a round. The premises must have been derived in earlier rounds.
+        `before`: the premises must have been derived before this round.
         """
         if rule.head is None:
             return []
@@ -147,8 +147,8 @@ class Prover:
     def _chain(self, triple: IdTriple, before: int, both: bool) -> list[IdTriple]:
         """Return a shortest path from the triple's subject to its object, over triples that have the same predicate.
 
-        `before`: a round. The triples must have been derived in earlier rounds. `both`: True if the path may also
-        follow triples from the object to the subject.
+        `before`: the triples must have been derived before this round. `both`: True if the path may also follow triples
+        from the object to the subject.
         """
         s, p, o = triple
         relation = self.facts[p]
@@ -180,7 +180,7 @@ def body_instances(
 ) -> list[list[IdTriple]]:
     """Return some instances of a rule's body that extend the bindings `start`. An instance is a list of triples.
 
-    `before`: a round. The facts must have been derived in earlier rounds. None permits all facts.
+    `before`: the facts must have been derived before this round. None permits all facts.
     """
     parts = [BodyAtom(atom, facts, before) for atom in rule.body]
     keep = {name for atom in rule.body for name in atom.variables}

@@ -63,7 +63,7 @@ class TripleRule:
 
     @cached_property
     def twins(self) -> tuple[str, str] | None:
-        """The variables y and z of a head `?y owl:sameAs ?z`, if the body stays the same when they are exchanged (as in
+        """The variables y and z of a head `?y owl:sameAs ?z`, if exchanging them does not change the body (as in
         prp-fp). Otherwise None.
 
         For given values of the other variables, such a rule makes all values of y equal. So it is not necessary to
@@ -84,8 +84,8 @@ class TripleRule:
 
     @property
     def number(self) -> str | None:
-        """The number that the body has as an object, as text, such as the 1 of a maximum cardinality. None if the body
-        has no number."""
+        """The number that the body has as an object, as text, such as the 1 of a maximum cardinality. None if there is
+        none."""
         return next((atom.o for atom in self.body if isinstance(atom.o, str) and atom.o.isdigit()), None)
 
 

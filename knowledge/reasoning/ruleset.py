@@ -81,7 +81,7 @@ def ruleset(reasoning: Reasoning, terms: Terms, asserted: PredicateRelations, na
 
 
 def _with_ids(table: str, words: ReasoningVocabulary, numbers: Mapping[str, list[int]]) -> tuple[TripleRule, ...]:
-    """Return the rules of a table after names and numbers are replaced by ids.
+    """Parse the rules of a table, and replace names and numbers by ids.
 
     `numbers`: for each number, the literals that have this value. A rule that contains a number becomes one rule per
     literal.

@@ -164,7 +164,7 @@ def _only_ours(triple: Triple, corrected: _Once) -> str | None:
 
 
 class _OnlyOwlrl:
-    """A function that explains why only owlrl's closure contains a triple. It returns the known difference, or None."""
+    """A function that returns the known difference because of which only owlrl's closure contains a triple, or None."""
 
     def __init__(self, ours: set[Triple], corrected: _Once, reasoning: str) -> None:
         self._corrected, self._reasoning = corrected, reasoning

@@ -54,8 +54,7 @@ _PLAIN = re.compile(r"[\w./+@-]+", re.ASCII)
 """A pattern for paths that Spark and Java accept among options without quoting."""
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _KEPT = 2
-"""The number of archives that are kept for one installation of PySpark. Different versions of Java need different
-archives."""
+"""The number of archives kept per installation of PySpark. Different versions of Java need different archives."""
 _LONGEST = 120.0  # seconds that Java may take to write the archive
 _LEAVING = 2.0  # seconds that Java may take to remove its files
 _POLL = 0.1
@@ -94,8 +93,7 @@ class JavaStart:
     def end(self, log: Log) -> None:
         """End Java after the run, if Java is to write an archive of its classes. Otherwise do nothing.
 
-        The archive is kept only if the run has ended without an error and no signal arrives before the archive is
-        complete.
+        The archive is kept only if the run ended without an error and no signal arrives before it is complete.
         """
         gateway = SparkContext._gateway
         if self.written is None or gateway is None or gateway.proc is None:
@@ -153,8 +151,7 @@ def java_start(java: Path | None, master: str, settings: Mapping[str, str], keep
 
 
 def _alone(installed: Path, master: str, settings: Mapping[str, str]) -> bool:
-    """Return True if all processes run on this machine with the PySpark in `installed`, and Java has not started
-    yet."""
+    """Return True if all processes run on this machine with the PySpark in `installed`, and Java is not started yet."""
     home = os.environ.get("SPARK_HOME")
     pythons = (settings.get(PYTHON), os.environ.get("PYSPARK_PYTHON"))
     return (
@@ -170,8 +167,7 @@ def _alone(installed: Path, master: str, settings: Mapping[str, str]) -> bool:
 
 
 def _folder(installed: Path) -> Path | None:
-    """Return the folder in the user's cache for an installation of PySpark. Returns None if nothing can be stored
-    safely."""
+    """Return the cache folder for an installation of PySpark, or None if nothing can be stored safely."""
     with suppress(OSError, RuntimeError):
         cached = asked_cache() or own_cache()
         folder = cached / "spark" / hashlib.blake2b(str(installed).encode(), digest_size=8).hexdigest()

@@ -168,8 +168,7 @@ class StopRequest:
             raise failed(error, str(self._file.with_name(SPARK_LOG))) from None
 
     def wait(self, query: StreamingQuery, endless: bool) -> None:
-        """Wait until the query has ended by itself or on request. If the query has failed, raises CepError with the
-        reason.
+        """Wait until the query has ended by itself or on request. Raises CepError if the query has failed.
 
         `endless`: True if the query runs until it is stopped.
         """
@@ -199,8 +198,7 @@ class StopRequest:
 def run_query(
     begin: Callable[[], StreamingQuery], stop: StopRequest, endless: bool, finished: Callable[[], int], log: Log
 ) -> None:
-    """Run the query that `begin` starts, until it ends or is stopped. If the query fails, raises CepError with the
-    reason.
+    """Run the query that `begin` starts, until it ends or is stopped. Raises CepError if the query fails.
 
     - `stop`: the handler of requests to stop.
     - `endless`: True if the query runs until it is stopped.

@@ -1,5 +1,4 @@
-"""Exchange of task reports between two threads. One thread runs the micro-batches, and the other one is notified when a
-micro-batch ends."""
+"""Exchange of task reports between two threads: one runs micro-batches, and one is notified when they end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The Spark session of a run: its settings, jars, master and Java process. If the session cannot start, an error
-contains the reason."""
+"""The Spark session of a run: its settings, jars, master and Java process, and the reasons why it cannot start."""
 
 from __future__ import annotations
 
@@ -206,8 +205,7 @@ def session(master: str | None, options: Mapping[str, str], begins: JavaStart | 
 
 
 def cores(master: str | None, settings: Mapping[str, str]) -> int | None:
-    """Return the number of tasks that can run at once. Returns None if neither the master nor the settings determine
-    it."""
+    """Return the number of tasks that can run at once, or None if neither master nor settings determine it."""
     known, named = inherited() | dict(settings), named_master(master, settings)
     if master_match := re.fullmatch(r"local(?:\[\s*(\d+|\*)[^\]]*\])?", named):
         return len(os.sched_getaffinity(0)) if master_match[1] == "*" else int(master_match[1] or 1)

@@ -36,8 +36,7 @@ def as_changelog(
 ) -> dict[str, list[pl.DataFrame]]:
     """Convert tables whose `@change` is 1 or -1 to rows of a changelog.
 
-    `meanings`: the fingerprint of each event's rules, from which the `@id` is computed. `batch`: the number of the
-    micro-batch.
+    `meanings`: the fingerprint of each event's rules, for the `@id`. `batch`: the number of the micro-batch.
     """
     changelog = {}
     for event, parts in tables.items():

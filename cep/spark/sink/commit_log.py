@@ -43,10 +43,9 @@ readers may still read."""
 COMING = "coming"
 """The name of a folder in the log's folder. It contains the files of tasks until they are committed."""
 NOTE = "note"
-"""The prefix of a note's file name in the log's folder. Each micro-batch has a note.
+"""The prefix of the file names of notes in the log's folder. There is one note per micro-batch.
 
-A note contains the lines of the entry, a hash of the micro-batch's plan, and for each event the number of rows written
-so far.
+A note contains the lines of the entry, a hash of the micro-batch's plan, and for each event the number of rows so far.
 """
 WITHDRAWN = ".withdrawn.jsonl"
 """The suffix of files that contain withdrawals. They are sent before the other files of a micro-batch."""
@@ -86,8 +85,7 @@ class OutputFile:
     def of(
         cls, written: Path, path: Path, rows: Mapping[str, int], latest: int | None = None, times: str | None = None
     ) -> OutputFile:
-        """Sync a new file to disk, and describe it. `written`: the current path of the file. `path`: its path after the
-        commit."""
+        """Sync a new file to disk, and describe it. `written`: its current path. `path`: its path after the commit."""
         with written.open("rb+") as file:
             sync(file)
         stat = written.stat()
@@ -148,8 +146,7 @@ class CommitLog:
         return self._folder / COMING / f"{name.replace('/', '.')}.new"
 
     def lines(self) -> Iterator[str]:
-        """Yield a line of JSON for each committed file, oldest first. Raises CepError if an entry is damaged or
-        missing."""
+        """Yield a line of JSON per committed file, oldest first. Raises CepError if an entry is damaged or missing."""
         entries = self._entries()
         whole = max((number for number, name in entries.items() if name.endswith(".compact")), default=0)
         for number in range(whole, max(entries, default=-1) + 1):
@@ -158,8 +155,7 @@ class CommitLog:
             yield from entry(self._folder / entries[number])
 
     def written(self, batch: int) -> list[str]:
-        """Return the names of the files of a micro-batch. Returns an empty list if the note of the micro-batch no
-        longer exists."""
+        """Return the names of a micro-batch's files, or an empty list if its note no longer exists."""
         return [file_name(line) for line in self._note(batch).get("lines", ())]
 
     def leaving(self) -> list[str]:

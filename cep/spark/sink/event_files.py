@@ -1,5 +1,4 @@
-"""Files of derived events. JSON Lines files are the same as those of a run in one process. Parquet files have typed
-columns."""
+"""Files of derived events. JSON Lines files are as those of a run in one process. Parquet files have typed columns."""
 
 from __future__ import annotations
 
@@ -38,8 +37,7 @@ def write_event_files(options: FileSinkOptions, rows: Rows, name: str, first: bo
       without rows.
     - `batch`: the number of the micro-batch, from which a changelog computes versions.
 
-    Parquet files of several events are in a folder `type=...` for each event. Raises CepError if a file cannot be
-    written.
+    Parquet files of several events are in a folder `type=...` per event. Raises CepError if a file cannot be written.
     """
     log = CommitLog(Path(options.folder))
     tables = merged_tables(rows, options.merged)

@@ -107,8 +107,7 @@ class FileWriter:
             self._count(number, files, plan_hash(spark, batch))
 
     def _count(self, number: int, files: Sequence[OutputFile], plan: str) -> None:
-        """Commit a micro-batch, unless it is committed already. Then remove uncommitted files of failed or repeated
-        tasks."""
+        """Commit a micro-batch if it is not committed yet. Remove uncommitted files of failed or repeated tasks."""
         options = self.options
         log = CommitLog(Path(options.folder), options.address)
         with writing_to("--output", log.files):

@@ -31,8 +31,7 @@ from cep.spark.disk import OUTGOING, STOP, damaged_file, put
 from cep.spark.sink.commit_log import CommitLog, batch_of, file_name, intact
 
 NOTE = "table.json"
-"""The name of a file in the checkpoint. It contains the number of the last commit to a table, and the name of this
-table."""
+"""The name of a file in the checkpoint that contains the number of the last commit to a table, and the table's name."""
 
 PATIENCE = 60.0
 """The number of seconds for which a run over finite input tries to connect to a destination."""
@@ -144,8 +143,7 @@ class Forwarding:
         self._log, self._stop, self._lasting = CommitLog(self.folder), checkpoint / STOP, lasting
 
     def waiting(self) -> dict[Path, str]:
-        """Return the committed files that have not been sent, sorted by micro-batch. Each is mapped to its line in the
-        log."""
+        """Return the committed files that have not been sent, sorted by micro-batch, each with its line in the log."""
         lines = {self.folder / file_name(line): line for line in self._log.lines()}
         return {path: line for path, line in lines.items() if path.exists()}
 
@@ -192,8 +190,7 @@ class Forwarding:
             return error
 
     def _slept(self, pause: float, since: float) -> bool:
-        """Wait `pause` seconds. Return False if there is no time for another retry. `since`: the time of the first
-        attempt."""
+        """Wait `pause` seconds. Return False if no time is left for a retry. `since`: the time of the first attempt."""
         until = time.monotonic() + pause
         while time.monotonic() < until:
             late = not self._lasting and time.monotonic() > since + PATIENCE

@@ -34,8 +34,7 @@ Tables = dict[str, pl.DataFrame]
 
 
 def attributes_read(schema: Schema) -> tuple[Attribute, ...]:
-    """Return the columns `@edge` and `bounds`, which rows of a fluent have in addition to its arguments. The result is
-    empty for an event."""
+    """Return the columns `@edge` and `bounds`, which rows of a fluent have in addition, or nothing for an event."""
     return () if schema.fluent is None else (Attribute(EDGE, "string", True), Attribute(BOUNDS, "string", True))
 
 
@@ -86,8 +85,8 @@ class HeldFluents:
         - the input tables for an engine
         - the latest time at which a row became known, or None if there are no rows
 
-        `reached`: the watermark of the engine. Raises CepError if rows are complete intervals although the engine needs
-        beginnings.
+        `reached`: the watermark of the engine. Raises CepError if the engine needs beginnings but rows are whole
+        intervals.
         """
         held, edges, latest = {}, {}, []
         for name, table in tables.items():
@@ -184,6 +183,5 @@ def _edges(changes: pl.DataFrame, changed: pl.DataFrame, edges: Schema, late: in
 
 
 def as_taken(schema: Schema) -> Schema:
-    """Return the schema with which the rows of a fluent are read: either `start` and `end`, or `time`, may be among the
-    columns."""
+    """Return the schema with which rows of a fluent are read. They have `start` and `end`, or `time`."""
     return replace(schema, start=None, end=None, attributes=(*schema.attributes, *attributes_read(schema)))

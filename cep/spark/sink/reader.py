@@ -83,8 +83,7 @@ class SinkReader:
                     yield batch
 
     def _next(self) -> list[str] | None:
-        """Return the files in the next entry of the log, relative to the folder. Returns None if there is no further
-        entry yet.
+        """Return the files in the next entry of the log, relative to the folder, or None if there is no entry yet.
 
         If old entries were removed, the next entry is the compact entry that repeats them.
         """

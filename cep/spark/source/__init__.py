@@ -1,2 +1,1 @@
-"""The source of a query. It combines files, live inputs and changes of the knowledge into one stream that can be
-replayed."""
+"""The source of a query: files, live inputs and changes of the knowledge in one stream that can be replayed."""

@@ -89,8 +89,7 @@ class IdleWatermark:
         self._from = None
 
     def due(self) -> int | None:
-        """Return the event time (microseconds) to send so that the watermark advances. Returns None if nothing is to be
-        sent now."""
+        """Return the event time (microseconds) to send now so that the watermark advances, or None."""
         if (planned := spark_files.other_sources(self._checkpoint)) != self._others:
             self._others = planned
             self.reset()

@@ -263,8 +263,7 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return as_row(lambda begin: self.blocks(partition, begin), self.files.dead_letters, folder, partition.few)
 
     def blocks(self, item: WorkItem, dead_letters: str | None) -> Iterator[ShuffleBlock]:
-        """Yield the rows of a work item as blocks for the buckets. `dead_letters`: the path prefix of dead-letter
-        files."""
+        """Yield a work item's rows as blocks for the buckets. `dead_letters`: the path prefix of dead-letter files."""
         return item.read(self.files.program.open(), dead_letters, self.files.ahead)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -382,7 +381,7 @@ def new_files(
 
 
 def alive(schemas: Mapping[str, Schema], spec: str, format: str | None) -> list[Input]:
-    """Return the live input that a spec names, or an empty list if it names files. Raises CepError if the spec is not
+    """Return the live input that a spec names, or an empty list if it names files. Raises CepError if it is not
     valid."""
     if not is_live(spec, schemas):
         return []

@@ -23,8 +23,7 @@ from cep.core.storage.urls import is_url
 from cep.spark.disk import damaged_file
 
 FILE_BITS = 22
-"""The number of low bits in a file's number that count the files of one spec. The other bits are the position of the
-spec.
+"""The number of low bits in a file's number that count the files of one spec. The other bits number the spec.
 
 The partitions of a topic are numbered in the same way.
 """
@@ -47,8 +46,7 @@ class Stamp:
 
     @classmethod
     def of(cls, path: str) -> Stamp | None:
-        """Return the current size and change time of a file. Returns None if the file is not on a local disk, or does
-        not exist."""
+        """Return the current stamp of a file, or None if the file is not on a local disk or does not exist."""
         if is_url(path):
             return None
         with suppress(OSError):
@@ -57,8 +55,7 @@ class Stamp:
         return None
 
     def change(self, later: Stamp) -> str | None:
-        """Describe how a file has changed since this stamp. Returns None if it has not changed. `later`: the file's
-        current stamp."""
+        """Describe how a file has changed since this stamp, or return None. `later`: the file's current stamp."""
         if later == self:
             return None
         if later.size > self.size:
@@ -82,8 +79,7 @@ class FileChanges:
     def take(self, last: bool = False) -> list[str]:
         """Check the files, and return new warnings.
 
-        If the last check was less than `PAUSE` seconds ago, return no warnings. `last`: True to check the files in any
-        case.
+        If the last check was less than `PAUSE` seconds ago and `last` is False, return no warnings.
         """
         if self._clock() < self._next and not last:
             return []
@@ -203,7 +199,7 @@ class FileList:
     def changed(self) -> list[tuple[str, str]]:
         """Return the files that have changed since they were listed: pairs of a path and a description of the change.
 
-        A file is read only once, so the query does not see text that was added later. Raises CepError if the list is
+        A file is read once, so the query does not see text that was added later. Raises CepError if the list is
         damaged.
         """
         count, changes = len(self), list[tuple[str, str]]()

@@ -1,5 +1,4 @@
-"""Changes of the knowledge in a running query. The planning process reads and numbers them, and sends them to every
-bucket.
+"""Changes of the knowledge in a running query. The planning process numbers them, and sends them to every bucket.
 
 The planning process searches for changes regularly. The changes of one search become one line of a file in the
 checkpoint. The line is synced to disk before a micro-batch sends the changes. So a repeated micro-batch sends the same
@@ -164,8 +163,7 @@ class FileChangeLog:
         self._lines.append(fields)
 
     def _open(self) -> dict[str, _Known]:
-        """Return the files that were read before. On the first call, read the log and check that the files have not
-        changed.
+        """Return the files that were read before. On the first call, read the log and check these files.
 
         Raises CepError if text that was read before has changed.
         """
@@ -184,8 +182,7 @@ class FileChangeLog:
 
 
 def _again(file: str, parts: Sequence[dict[str, Any]]) -> _Known:
-    """Read the known part of a file again to check that its text has not changed. Return this part with a parser that
-    can read on.
+    """Read the known part of a file again to check its text. Return this part with a parser that can read on.
 
     `parts`: for each earlier read of the file, the number of bytes that had been read by then, and a hash of these
     bytes. Raises CepError if the text has changed.

@@ -1,5 +1,4 @@
-"""Live inputs that can be replayed. A position in such an input is an offset of Kafka, or the number of a message in a
-log on disk."""
+"""Live inputs that can be replayed from a position: an offset of Kafka, or a message's number in a log on disk."""
 
 from __future__ import annotations
 
@@ -166,8 +165,8 @@ class LoggedInput(LiveInput):
             self._log.close()  # the next run waits for its lock
 
     def _listen(self, lasting: bool) -> None:
-        """Begin to receive messages, unless a call has done so already. `lasting`: True to connect again if a
-        connection ends."""
+        """Begin to receive messages, unless this was done before. `lasting`: True to connect again if a connection
+        ends."""
         if self._sender is None:
             self._sender = self._opened(lasting)
             self._thread.start()
@@ -258,8 +257,7 @@ class RateInput(LiveInput):
 
 
 def read_or_make(file: Path, make: Callable[[], Any]) -> Any:
-    """Return the JSON value in a file. If the file does not exist, write the result of `make` to it and sync it to
-    disk.
+    """Return the JSON value in a file. If the file does not exist, first write the result of `make` to it durably.
 
     Raises CepError if the file is damaged.
     """

@@ -84,14 +84,12 @@ class _Segment:
         return self.log.size >= _FULL
 
     def part(self, first: int, last: int) -> LoggedRange:
-        """Return the messages at the positions from `first` to `last` - 1 of the segment, as a range that other
-        processes can read."""
+        """Return the segment's messages from `first` to `last` - 1 as a range that other processes can read."""
         places, numbers = self.log.places, (self.first + first, self.first + last)
         return LoggedRange(str(self.log.path.absolute()), *numbers, places[first], places[last])
 
     def read(self, first: int, last: int) -> list[Arrival]:
-        """Return the messages at the positions from `first` to `last` - 1 of the segment. Raises CepError if a message
-        is damaged."""
+        """Return the segment's messages from `first` to `last` - 1. Raises CepError if a message is damaged."""
         try:
             return [_unpacked(*record) for record in self.log.read(first, last)]
         except Broken as broken:
@@ -107,11 +105,8 @@ class MessageLog:
     """
 
     def __init__(self, folder: Path, timeout: float = 10.0) -> None:
-        """Open the log. Raises CepError if the log is damaged, or if another process keeps it open for `timeout`
-        seconds.
-
-        A damaged log is not changed.
-        """
+        """Open the log. Raises CepError if the log is damaged (and does not change it), or if another process keeps it
+        open for `timeout` seconds."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._guard = threading.Lock()
@@ -143,16 +138,14 @@ class MessageLog:
         self._current.append(records)
 
     def read(self, start: int, end: int) -> list[Arrival]:
-        """Return the messages with the numbers from `start` to `end` - 1. Raises CepError if some are missing or
+        """Return the messages with the numbers from `start` to `end` - 1. Raises CepError if one is missing or
         damaged."""
         return [packet for segment, first, last in self._between(start, end) for packet in segment.read(first, last)]
 
     def cuts(self, start: int, end: int, most: int, size: int) -> Iterator[LoggedRange]:
-        """Divide the messages with the numbers from `start` to `end` - 1 into ranges. A range has at most `most`
-        messages and `size` bytes.
+        """Divide the messages from `start` to `end` - 1 into ranges of at most `most` messages and `size` bytes.
 
-        Each range has at least one message, even if this message is larger. The same arguments always return the same
-        ranges.
+        A range has at least one message, even if it is larger. The same arguments always return the same ranges.
         """
         for segment, first, last in self._between(start, end):
             places = segment.log.places
@@ -206,7 +199,7 @@ class MessageLog:
             segment.log.path.unlink(missing_ok=True)
 
     def _digests(self, segments: Sequence[_Segment]) -> dict[int, int]:
-        """Return digests of messages in segments, by packet identifier. Segments that contain only old messages are
+        """Return digests of messages in segments, by packet identifier. Segments without recent messages are
         ignored."""
         recent = [segment for segment in segments if segment.beyond > self.end - _MIDS]
         return {packet.mid: packet.digest for part in recent for packet in part.read(0, len(part.log)) if packet.qos}

@@ -74,8 +74,7 @@ class OffsetRange(MessageRange):
 
 
 class RateRange(MessageRange):
-    """A range of records of an input `rate://`, with the numbers from `first` to `end` - 1. `start`: the time of the
-    record with number 0."""
+    """Records `first` to `end` - 1 of an input `rate://`. `start`: the time of the record with number 0."""
 
     def __init__(self, number: int, input: Input, start: int, first: int, end: int) -> None:
         super().__init__(number, input, first)

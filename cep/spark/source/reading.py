@@ -1,5 +1,4 @@
-"""Reading of files and messages in a worker. Valid records become shuffle blocks. Anything else becomes a dead
-letter."""
+"""Reading of files and messages in a worker. Valid records become shuffle blocks, and all others dead letters."""
 
 from __future__ import annotations
 
@@ -211,8 +210,7 @@ def furthest(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> int
 
 
 def first_ends(program: ShippedProgram, tables: Mapping[str, pl.DataFrame]) -> Ints:
-    """Return the earliest distinct ends of the valid rows (microseconds), sorted. At most `FIRSTS` + 1 ends are
-    returned."""
+    """Return the earliest distinct ends of the valid rows (microseconds), sorted: at most `FIRSTS` + 1 ends."""
     pool = Pool()
     ends = [
         admit(PushedColumns.of(table), program.schemas[name], pool, 0).table[END_ROW] for name, table in tables.items()

@@ -20,8 +20,7 @@ if TYPE_CHECKING:  # loaded only where files are read, because processes that pl
     from cep.spark.shuffle_blocks import ShuffleBlock
 
 TASK_BYTES = 1 << 25
-"""The maximum number of bytes that one task reads from several files. Because of this limit, tasks take similar
-times."""
+"""The maximum number of bytes that one task reads from several files, so that tasks take similar times."""
 OPENING = 1 << 16
 """The cost of opening, distributing and reporting a file. The unit is the cost of reading one byte."""
 
@@ -41,8 +40,7 @@ class WorkItem(InputPartition, ABC):
     def read(self, program: ShippedProgram, dead_letters: str | None, ahead: AheadLimits) -> Iterator[ShuffleBlock]:
         """Read the item in a worker, and yield its records as shuffle blocks.
 
-        `dead_letters`: the path prefix of dead-letter files. `ahead`: how far the time of a record may be ahead of the
-        clock.
+        `dead_letters`: the path prefix of dead-letter files. `ahead`: how far records may be ahead of the clock.
         """
 
 

@@ -116,15 +116,13 @@ class BucketStates:
         raise missing_file(self._path(bucket, 0))
 
     def settle(self, bucket: int, version: int, state: bytes) -> None:
-        """Replace a version that contains only input by the whole state. Raises CepError if the file cannot be
-        written."""
+        """Replace a version that contains only input by the whole state. Raises CepError if writing fails."""
         path = self._path(bucket, version)
         with writing_to("--checkpoint", path.parent):
             _put(path, state, batch_of(path))
 
     def _drop_old(self, bucket: int, oldest: int, kept: frozenset[str]) -> None:
-        """Remove the versions before `oldest`, except those on which `oldest` depends, and the segment files that are
-        no longer used.
+        """Remove the versions before `oldest` on which it does not depend, and segment files that are no longer used.
 
         `kept`: the segment files that the newest version uses. Versions are removed in ascending order, so that the
         next call can complete an interrupted removal.
@@ -145,8 +143,7 @@ class BucketStates:
             path.unlink(missing_ok=True)
 
     def files(self, bucket: int, version: int) -> list[str]:
-        """Return the names of all files that a version needs, including its own file. The list is empty if the version
-        does not exist."""
+        """Return the names of all files that a version needs, also its own, or an empty list if it does not exist."""
         path = self._path(bucket, version)
         place, segments = log_place(path), _segments(path)
         if place is None:
@@ -190,8 +187,7 @@ def state_name(stage: int, bucket: int) -> str:
 
 
 def state_of(file: str) -> str:
-    """Return the first part of the names of a bucket's state files. `file`: the name of one of these files, or of a
-    segment file."""
+    """Return the first part of the names of a bucket's state files. `file`: one of these, or a segment file."""
     stage, bucket, _ = file.removeprefix(PREFIX).split("-", 2)
     return f"{stage}-{bucket}"
 
@@ -202,8 +198,7 @@ def read_state(path: Path) -> bytes:
 
 
 def parted_state(path: Path) -> tuple[bytes, Segments]:
-    """Return the bytes of a state without its segments, and the segments. Raises CepError if the file is missing or
-    damaged."""
+    """Return a state without its segments, and the segments. Raises CepError if the file is missing or damaged."""
     state = io.BytesIO(_read(path))
     try:
         segments = Segments.of(path.parent, state)

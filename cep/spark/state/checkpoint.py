@@ -153,8 +153,7 @@ def claim(
 
 
 def vacant(folder: Path, output: str) -> None:
-    """Check that a new checkpoint can begin: `folder` must contain no other files, and `output` must be empty. Raises
-    CepError otherwise."""
+    """Raise CepError unless a new checkpoint can begin: `folder` contains no other files, and `output` is empty."""
     names = [path.name for path in folder.iterdir()] if folder.exists() and not (folder / CHECKPOINT).exists() else []
     if any(
         name not in (LOCK, TURN) and not name.startswith(f".{CHECKPOINT}") for name in names

@@ -45,8 +45,7 @@ class LogPlace:
     def of(cls, begins: bytes, size: int, version: int) -> LogPlace:
         """Return the place of a version.
 
-        `begins`: the first bytes of the version's file. `size`: the size of the file. Raises struct.error if the bytes
-        are damaged.
+        `begins`: the first bytes of the version's file. `size`: its size. Raises struct.error if the bytes are damaged.
         """
         if not begins.startswith(MARK):
             return cls(version, size)
@@ -64,15 +63,13 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """The input of one step of a bucket: its rows, and the watermark in milliseconds. The watermark is 0 if there is
-    none yet."""
+    """The input of one step of a bucket: its rows, and the watermark in milliseconds, or 0 if there is none yet."""
 
     rows: Sequence[ShuffleBlock]
     watermark: int
 
     def packed(self, before: LogPlace, version: int) -> bytes | None:
-        """Return the content of a version that contains only this input. Returns None if the version must contain the
-        whole state.
+        """Return the content of a version that contains only this input, or None if it must contain the whole state.
 
         `before`: the place of the previous version. `version`: the number of the new version.
         """

@@ -73,8 +73,7 @@ class StateLayout:
         )
 
     def ended(self, now: Mapping[str, str]) -> frozenset[str]:
-        """Return the fluents that another program lacks or defines differently. `now`: the fingerprints of its
-        events."""
+        """Return the fluents that another program lacks or defines differently. `now`: its events' fingerprints."""
         return frozenset(name for name, meaning in (self.fluents or {}).items() if now.get(name) != meaning)
 
     def attributes(self, event: str) -> dict[str, str]:
@@ -130,16 +129,16 @@ class StartingPoint:
         return self._read(folder, source, None) if source in self.versions else None
 
     def only_time(self, folder: str) -> PriorState | None:
-        """Return a state that contains only the time of the buckets and the knowledge at that time. Returns None if
-        there were no buckets."""
+        """Return a state with only the buckets' time and the knowledge at that time, or None if there were no
+        buckets."""
         return None if self.latest is None else self._read(folder, self.latest, frozenset())
 
     def _read(self, folder: str, name: str, goals: frozenset[str] | None) -> PriorState:
         return _prior(folder, name, self.versions[name], goals, self.time)
 
     def new(self, engine: Engine) -> dict[str, InputHorizon]:
-        """Return each rule for which the earlier program does not have the complete state, with the rule's input
-        horizon."""
+        """Return the rules for which the earlier program does not have the complete state, with their input
+        horizons."""
         horizons = engine.input_horizons()
         return {rule: horizons[rule] for rule, goals in engine.goals().items() if not self.laid.goals.issuperset(goals)}
 
@@ -178,8 +177,7 @@ class EarlierInput:
 
     @classmethod
     def of(cls, engine: Engine, start: StartingPoint) -> EarlierInput | None:
-        """Return the earlier input that the engine's program needs. Returns None if the program needs no earlier
-        input."""
+        """Return the earlier input that the engine's program needs, or None if it needs none."""
         from cep.plan.event_schemas import tables_of
         from cep.plan.partition import partition
 
@@ -217,8 +215,7 @@ class WarmStates:
     goals: frozenset[str]
 
     def state(self, stage: int, bucket: int) -> PriorState:
-        """Return the state from which new goals of a bucket start. Raises CepError if the state is missing or
-        damaged."""
+        """Return the state from which new goals of a bucket start. Raises CepError if it is missing or damaged."""
         name = bucket_states.state_name(stage, bucket)
         return _prior(self.folder, name, self.versions[name], self.goals)
 
@@ -251,8 +248,7 @@ class Generation:
         return cls(fields["number"], fields["first"], starting_point, fields.get("cuts", {}), fields.get("begins", 0))
 
     def cut(self, now: StateLayout) -> Generation:
-        """Return a copy in which `cuts` contains the fluents that the earlier program did not have. `now`: the layout
-        of the new program."""
+        """Return a copy in which `cuts` contains the fluents that are new in a program. `now`: its layout."""
         if self.start is None or (known := self.start.laid.fluents) is None or now.fluents is None:
             return self
         same = {name for name, meaning in now.fluents.items() if known.get(name) == meaning}
@@ -268,8 +264,7 @@ class Generation:
         return checkpoint / _numbered(BUCKETS, self.number)
 
     def clocks(self, checkpoint: Path) -> Mapping[str, Any] | None:
-        """Return the clocks of keys from which the generation starts. Returns None if it starts without clocks, or has
-        already begun.
+        """Return the clocks of keys from which the generation starts, or None if it has none or has begun.
 
         Raises CepError if the clocks are damaged.
         """
@@ -299,8 +294,8 @@ class Generation:
         return spark_files.last(self.spark(checkpoint) / "commits") >= self.begins
 
     def retire(self, checkpoint: Path) -> None:
-        """Remove the folders of earlier generations when this generation no longer needs them. Do not call this while a
-        query runs."""
+        """Remove the folders of earlier generations that this one no longer needs. Do not call this while a query
+        runs."""
         if self.number > 1 and self.begun(checkpoint):
             for number in range(1, self.number):
                 shutil.rmtree(Generation(number).spark(checkpoint), ignore_errors=True)
@@ -314,8 +309,7 @@ FIRST = Generation()
 
 
 Settle = Callable[[Path, Mapping[str, int]], None]
-"""A function that converts logs to whole states. Its arguments are the folder of the states, and the version of each
-bucket's state."""
+"""A function that converts logs to whole states. Its arguments: the folder and the versions of the states."""
 
 
 def next_generation(
@@ -435,11 +429,9 @@ class Migration:
 
 
 def migrated(before: StateLayout, now: StateLayout, reasons: Sequence[str] = ()) -> tuple[Migration, list[int]]:
-    """Compare two layouts. Return the migration, and the number of the old stage that each new stage continues. The
-    number is 0 if the new stage continues no stage.
+    """Compare two layouts. Return the migration, and for each new stage the old stage that it continues, or 0.
 
-    `reasons`: further reasons that prevent the migration. Raises CepError if there are any reasons, and lists all of
-    them.
+    `reasons`: further reasons that prevent the migration. Raises CepError, which lists all reasons, if there are any.
     """
     misfits = [
         f"`{author_name(event)}` has other attributes: {', '.join(types)} before, {', '.join(now.events[event])} now"

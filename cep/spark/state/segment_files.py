@@ -1,5 +1,4 @@
-"""The segments of bucket states as files. The new segments of a state form one file. The state lists the places of all
-its segments.
+"""The segments of bucket states as files. The new segments of a state form one file. The state lists their places.
 
 A file is removed when no kept state uses any of its segments. If less than half of a file is still used, the used
 segments are written again together with the new ones.
@@ -70,8 +69,8 @@ class Segments:
         return cls(folder, names, places, header["files"])
 
     def before(self, head: bytes) -> bytes:
-        """Return the content of a state file: the places of these segments, followed by the rest of the state,
-        `head`."""
+        """Return the content of a state file: the places of these segments, followed by `head`, the rest of the
+        state."""
         if not self.names:
             return head
         number = {file: position for position, file in enumerate(self.sizes)}
