@@ -36,7 +36,8 @@ argument is the tick."""
 FIRST_TICK, TICK_NOW = "first tick", "tick now"
 """Auxiliary fluents of LARS whose argument is a tick.
 
-FIRST_TICK holds for the stream's first tick, from that tick on. TICK_NOW holds at each tick for the current tick.
+The argument of FIRST_TICK is the stream's first tick, from which on the fluent holds. The argument of TICK_NOW is the
+current tick.
 """
 
 INCONSISTENT = "answer streams"

@@ -40,8 +40,8 @@ class Constant:
 
 
 class NamedNumber(int):
-    """A number of microseconds or events for which the program writes the name of a parameter. This class is an int
-    that also contains this name.
+    """A number of microseconds or events that the program writes as the name of a parameter, as in `OVER LAST N
+    EVENTS`. It is an int that also contains this name.
 
     It occurs in syntax trees and lowered rules. Plans contain plain numbers.
     """

@@ -95,7 +95,7 @@ class Machine:
         return SingleGoal(unit, goal, self._reads(unit), event, self.widths[unit])
 
     def _passed_on(self) -> dict[PlanUnit, PlanUnit]:
-        """Find the units that only pass on the output of another unit. Return this other unit for each of them.
+        """Return, for each unit that only passes on the output of another unit, that other unit.
 
         The goals that read such a unit now read the other unit directly, so the unit need not run. Units that a cycle
         reads are excluded.

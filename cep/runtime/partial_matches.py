@@ -142,7 +142,7 @@ class RankedMatches:
 
 @dataclass(frozen=True, slots=True)
 class StagePart:
-    """The stage of a program that an engine runs. `copies`: True to list also the rows that every bucket of the stage
+    """The stage that an engine of one stage runs. `copies`: True to list also the rows that every bucket of the stage
     stores."""
 
     stage: Stage

@@ -47,13 +47,13 @@ class Report:
       line of that event's record.
     - `dead`: the number of dead letters, by code. `late`: the number of late rows among them, by event type.
     - `unread`: the reason for each file that cannot be read.
-    - `no_records`: how many of the dead letters are not records but files, remainders of files, or changes of the
+    - `no_records`: the number of dead letters that are not records, but files, remainders of files, or changes of the
       knowledge.
     - `unmatched`: the number of records that are not events. `merged`: the number of records dropped as duplicates.
     - `derived`: the number of derived events, by type. Identical events of several buckets are counted several times.
     - `counts`: the statistics of goals that ran or store rows.
-    - `revised`: the statistics of revision, or None if output is never withdrawn. `withdrawn`: the number of withdrawn
-      output rows, by type.
+    - `revised`: the statistics of revision, or None if output is never withdrawn. `withdrawn`: the number of
+      withdrawn output rows, by type.
     - `remarks`: remarks about an input that looks wrong.
     - `lacking`: by event, the attributes that no record has, each with the place in the records where its value
       probably is.

@@ -92,12 +92,12 @@ class RunStats:
 
     - `records`: the number of records read.
     - `dead`: the number of dead letters, by reason. Files that could not be read to the end are included.
-    - `derived`: the number of derived events, by type. `written`: the numbers of those that the user requested, or None
-      if all were requested.
+    - `derived`: the number of derived events, by type. `written`: the numbers of those that the user requested, or
+      None if all were requested.
     - `unseen`: the input events of which no record was read. `seen`: the input events for which tables arrived.
     - `batches`: the number of finished batches.
     - `with_records`: the files that have records. `empty`: the files that have none.
-    - `no_records`: how many dead letters are files or remainders of files.
+    - `no_records`: the number of dead letters that are not records, but files or remainders of files.
     - `unmatched`: the number of records that are not events.
     - `merged`: the number of records that were dropped as duplicates.
     - `twice`: by time zone, how many local times without a FOLD were ambiguous because of a clock change.

@@ -44,7 +44,7 @@ class KeyedBy:
     """The columns that tell which key of an input a row belongs to.
 
     `input`: the number of the input. `columns`: for each key column of the input, the state column that contains the
-    same value. This state column is in the row's own table, or in a table that has parallel rows.
+    same value. This state column is in the row's own table, or in a table whose row i belongs to row i of that table.
     """
 
     input: int

@@ -258,8 +258,8 @@ class Known:
 
 
 def containment(type: str, pool: Pool) -> Callable[..., Operand]:
-    """Return a function of columns that computes `inside(Lat, Long, Area)`. The result is missing if the point or the
-    area is missing.
+    """Return the implementation of `inside(Lat, Long, Area)` for whole columns. The result is missing if the point or
+    the area is missing.
 
     The last argument of the function contains the end of each row's occurrence. The shape of a place is read from the
     background knowledge that is valid at this time. Without this argument, it is read from the latest knowledge.

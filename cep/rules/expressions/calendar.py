@@ -122,10 +122,10 @@ def truncated(unit: str, times: Ints, place: Zone | None) -> Ints:
 
 
 def implementation(function: str, pool: Pool) -> Callable[..., Operand]:
-    """Return a function of columns that computes a calendar function.
+    """Return the implementation of a calendar function for whole columns.
 
-    The function takes a column of times and, optionally, a column of time zones. For `date_trunc`, the first argument
-    is the unit. The result for an unknown zone is missing.
+    It takes a column of times and, optionally, a column of time zones. For `date_trunc`, the first argument is the
+    unit. The result for an unknown zone is missing.
     """
     if function == "date_trunc":
 

@@ -135,8 +135,8 @@ def _column(values: list[Any], gives: str, pool: Pool) -> Operand:
 
 
 def matching(pool: Pool) -> Callable[[Operand, Operand], Operand]:
-    """Return a function of columns that computes the built-in function `matches`. It uses Rust's regular expressions,
-    which take linear time."""
+    """Return the implementation of the built-in function `matches` for whole columns. It uses Rust's regular
+    expressions, which take linear time."""
     memos: dict[int, Memo] = {}
 
     def match(texts: Operand, pattern: str) -> Operand:
@@ -161,8 +161,8 @@ def matching(pool: Pool) -> Callable[[Operand, Operand], Operand]:
 
 
 def extracting(pool: Pool) -> Callable[..., Operand]:
-    """Return a function of columns that computes the built-in function `extract`: the text that a group of a regular
-    expression matches.
+    """Return the implementation of the built-in function `extract` for whole columns: the text that a group of a
+    regular expression matches.
 
     Without a group number it extracts the first group, or the whole match if the expression has no group. The
     expression and the number are constants.
@@ -274,8 +274,8 @@ TEXT_VALUES: dict[str, Callable[..., Any]] = {
 
 
 def text_implementation(function: str, types: tuple[str, ...], gives: str, pool: Pool) -> Callable[..., Operand]:
-    """Return a function of columns for a built-in function that takes or returns texts, or takes values of unknown
-    type.
+    """Return the implementation, for whole columns, of a built-in function that takes or returns texts, or takes values
+    of unknown type.
 
     `types`, `gives`: the types of the built-in function's arguments, and of its result.
     """
@@ -305,7 +305,7 @@ column contains for the value."""
 
 
 def _formatted(types: tuple[str, ...]) -> Callable[..., str | None]:
-    """Return a function that computes the built-in function `format`. It passes numbers to the template unchanged, and
+    """Return the implementation of the built-in function `format`. It passes numbers to the template unchanged, and
     converts all other values to texts."""
     texts: list[Callable[[Any], str | None] | None] = [
         None if type in ("int", "float") else TEXTS_OF.get(type, string_of) for type in types[1:]

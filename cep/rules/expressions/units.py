@@ -196,7 +196,7 @@ def factors(source: str, target: str) -> Factors | None:
 
 
 def conversion(pool: Pool) -> Callable[[Operand, Operand, Operand], Operand]:
-    """Return a function of columns that computes `value_in(X, From, To)`.
+    """Return the implementation of `value_in(X, From, To)` for whole columns.
 
     The result is missing if a unit is unknown or the units measure different quantities.
     """

@@ -72,7 +72,7 @@ def boxed(mixed: Mixed, pool: Pool) -> Ints:
 
 
 def arithmetic(function: str) -> Callable[..., Mixed]:
-    """Return a function of columns that computes one of `+ - * // mod neg abs min max`.
+    """Return the implementation of one of `+ - * // mod neg abs min max` for whole columns.
 
     The result for ints is an int, and the result for other numbers is a float. It is missing if a value is not a
     number. `min` and `max` return one of their arguments unchanged.
@@ -120,8 +120,8 @@ def rounded(column: Mixed, digits: Operand) -> Mixed:
 
 
 def by_kind(function: str) -> Callable[[Mixed], Operand]:
-    """Return a function of columns that computes one of `floor ceil round sign`. Its results are ints, for ints as well
-    as for floats."""
+    """Return the implementation of one of `floor ceil round sign` for whole columns. The results are ints, even for
+    floats."""
     of_int, of_float = INT_COLUMNS[function], FLOAT_COLUMNS[function]
     return lambda column: np.where(absent(column.integer), of_float(column.number), of_int(column.integer))
 

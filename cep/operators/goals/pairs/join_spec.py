@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 class JoinSpec:
     """A join, in which variables are replaced by columns.
 
-    - `left_key`, `right_key`: the argument columns of the two sides that must be equal. First come the shared
-      variables, then the conditions that the join evaluates as part of its key.
+    - `left_key`, `right_key`: the argument columns of the two sides that must be equal: first those of shared
+      variables, then those of equations that are part of the key.
     - `take_left`, `take_right`: the output columns of each side.
     - `within`: the greatest length of a pair in microseconds. It is None if there is no limit.
     - `point`: True if every occurrence on the right side is an instant.
     - `gap`: the bounds of `SEQ[g, h]`.
     - `by`: the column of each side that `recent(by V)` compares, or -1.
     - `absent_key`: the key columns of the negated side.
-    - `absent_from`: for each column in `absent_key`, the column that it must equal: (0, column of the left side) or (1,
-      column of the right side).
+    - `absent_from`: for each column in `absent_key`, the column that it must equal: (0, column of the left side) or
+      (1, column of the right side).
     - `orders`: inequalities that the search for partners uses (see `cep.plan.join_conditions`).
     - `tested`: the conditions that the search does not use.
     - `stack`: the conditions in `tested` as bytecode for the kernel.
