@@ -113,9 +113,9 @@ def assemble(program: CompiledProgram, options: EngineOptions) -> EngineParts:
 def _window(options: EngineOptions) -> RevisionWindow:
     """Return the window in which records may revise earlier records.
 
-    A row that ends exactly `revise` before the watermark is still accepted. So results are final only if they end at
-    least one microsecond earlier. Without `revise`, a record can only replace a record that has the same KEY and is
-    still in the reorder buffer.
+    A row that ends exactly `revise` before the watermark is still accepted. So results are final only if they end
+    earlier than such a row, by at least one microsecond. Without `revise`, a record can only replace a record that has
+    the same KEY and is still in the reorder buffer.
     """
     lateness = options.lateness or 0
     if options.revise is None:

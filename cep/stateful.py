@@ -70,7 +70,8 @@ class StatefulEngine(EngineView):
 
     @wholly()
     def snapshot_in_segments(self) -> SegmentedState:
-        """Return the whole state in segments. `new` contains the segments that have changed since the last call.
+        """Return the whole state in segments. The result's `new` contains the segments that have changed since the last
+        call.
 
         The next call assumes that the caller has stored these segments. A caller that cannot store them must not use
         the engine any more. Not available in an engine that keeps lineage.

@@ -103,14 +103,12 @@ class IntervalRelation:
 
     @property
     def right_waits_an_instant(self) -> bool:
-        """True if no left side ends after its right side. Then a right side only waits for left sides that end at the
-        same instant."""
+        """True if no left side ends after its right side."""
         return self.implies(Bound(B, D, 0))
 
     @property
     def left_waits_an_instant(self) -> bool:
-        """True if no right side ends after its left side. Then a left side only waits for right sides that end at the
-        same instant."""
+        """True if no right side ends after its left side."""
         return self.implies(Bound(D, B, 0))
 
     def meets_again(self, side: int) -> bool:

@@ -96,7 +96,6 @@ class BackgroundWriter:
         os.close(self._descriptor)
 
     def _next(self) -> list[str] | None:
-        """Return the waiting lines. Return None after `close` if no lines are left."""
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._ends)
             lines = list(self._lines)

@@ -75,7 +75,7 @@ def stable_order_of(*columns: Ints) -> Ints:
 def _by_word(words: Ints, order: Ints, bits: int) -> Ints:
     """Return the positions in `order`, sorted by `words`. Equal words keep their order.
 
-    `bits`: the number of bits that the words leave for a position.
+    `bits`: the number of bits of a 63-bit word that are free for a position.
     """
     places = words[order] << bits | np.arange(len(order))
     _sort(places)

@@ -157,6 +157,6 @@ def _change(info: ZoneInfo, before: int, after: int, new: int) -> int:
 
 
 def _cycles(times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return by how many microseconds to shift times that lie after the table's end into its last 400 years."""
+    """Return the shifts, in microseconds, that move times after the table's end into the table's last 400 years."""
     beyond = times - (_LAST - _EPOCH) * DAY
     return np.where(beyond >= 0, (beyond // CYCLE + 1) * CYCLE, 0)

@@ -353,10 +353,7 @@ class Join(Node):
         return None if self.policy == "chronological" else self.within
 
     def _settled(self) -> bool:
-        """Return True if the negated event is compared only with columns of the join key or of the right side.
-
-        Then a newer left occurrence can replace older ones of the same key.
-        """
+        """Return True if the negated event is compared only with columns of the join key or of the right side."""
         keys = {left for left, _ in self.key}
         return all(column in keys or column >= self.left_width for _, column in self.absent_key)
 

@@ -59,7 +59,7 @@ class Repeat(Pattern):
 def _chained(chain: Pattern, links: Sequence[Pattern], names: Mapping[str, str]) -> Pattern:
     """Return the chain with its links replaced by `links`, in which variables are already renamed by `names`.
 
-    So each link is renamed only once. Renaming the chain itself would take exponential time for nested TIMES.
+    Renaming the chain itself would take exponential time for nested TIMES.
     """
     pairs: list[Pair] = []
     for _ in links[1:]:

@@ -147,8 +147,8 @@ class Rendering:
     def below(self, number: int) -> list[list[str]]:
         """Return names for the columns of each part of a node.
 
-        A part's column that a column of the node contains or equals has that column's name. The part's other columns
-        keep their own names if the node groups the rows of the part, and are anonymous otherwise.
+        If a column of the node contains a part's column, or equals it, the part's column gets the same name. The part's
+        other columns keep their own names if the node groups the rows of the part, and are anonymous otherwise.
         """
         properties, names = self.properties[number], self.names[number]
         part_names: list[list[str]] = [["_"] * len(self.names[part]) for part in self.nodes[number].parts]

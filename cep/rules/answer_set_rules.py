@@ -48,10 +48,7 @@ class AskedWindow:
 @dataclass(frozen=True, slots=True)
 class Calculation:
     """An expression or a comparison that the engine calculates for the solver. In the solver's text it is the call
-    `@c(number, ..)`.
-
-    `types`: the types of `variables`.
-    """
+    `@c(number, ..)`."""
 
     variables: tuple[str, ...]
     types: tuple[str, ...]

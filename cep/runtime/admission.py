@@ -167,8 +167,7 @@ def _withdraws(frame: pl.DataFrame) -> bool:
 def small_tables(
     parts: EngineParts, batch: Mapping[str, pl.DataFrame], inlets: Mapping[str, Inlet] = NO_INLETS
 ) -> dict[str, encode.Admitted]:
-    """Admit the small tables of a push, combined into one table per set of attributes. This saves the fixed cost per
-    table.
+    """Admit the small tables of a push, combined into one table per set of attributes.
 
     The result omits tables that cannot be concatenated, and tables with a row that does not match its schema. `inlets`:
     the family inlets of event types; all tables of one inlet are returned as one, under the inlet's name.

@@ -62,11 +62,8 @@ def frames(
 
 class Cells:
     """A cache of two polars columns that many small tables share: one for all integers, and one for all floats. Each
-    column of a small table is a slice of one of these two.
-
-    Without the cache, a column would be created for each matrix row of each small table, which would take longer than
-    the rest of the conversion.
-    """
+    column of a small table is a slice of one of these two, because creating a polars column takes longer than the rest
+    of the conversion."""
 
     SMALL = 1 << 10
     """The largest size of a small table, in 64-bit words."""

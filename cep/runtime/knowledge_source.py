@@ -155,8 +155,7 @@ _makers: list[MakeSource] = []
 def take_triples_by(make: MakeSource) -> None:
     """Register the function that creates sources from triples.
 
-    The layers forbid this module to import `cep.knowledge.graph`. So that module calls this function when it is
-    imported.
+    `cep.knowledge.graph` calls this function when it is imported, because this module may not import it.
     """
     _makers[:] = [make]
 

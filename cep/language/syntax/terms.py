@@ -260,7 +260,6 @@ def refuse_null(cursor: Cursor, token: Token) -> NoReturn:
 
 
 def _refuse_word(cursor: Cursor, first: Token, read: Expression) -> None:
-    """Refuse arithmetic on a lower-case name, because a variable was probably meant."""
     if first.kind == "name" and isinstance(read, Constant) and read.type == "string":
         hint = f"a variable starts with an upper-case letter: `{first.text[0].upper()}{first.text[1:]}`"
         if first.text in ("start", "end", "duration"):

@@ -261,8 +261,8 @@ def containment(type: str, pool: Pool) -> Callable[..., Operand]:
     """Return the implementation of `inside(Lat, Long, Area)` for whole columns. The result is missing if the point or
     the area is missing.
 
-    The last argument of the function contains the end of each row's occurrence. The shape of a place is read from the
-    background knowledge that is valid at this time. Without this argument, it is read from the latest knowledge.
+    The last argument of the implementation contains the end of each row's occurrence. The shape of a place is read from
+    the background knowledge that is valid at this time or, without this argument, from the latest knowledge.
 
     `type`: the type of the areas. Raises CepError if the background knowledge contains an invalid geometry.
     """

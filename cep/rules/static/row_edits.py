@@ -32,8 +32,8 @@ _TIME, _ROW, _COPIES, _BEFORE = range(4)  # the columns of a log
 class EditLog:
     """A log of edits of a table, in order of time. Queries about earlier times need it.
 
-    An entry says at which time how many copies of a row were added (or removed, if the number is negative). It also has
-    the number of the previous entry about the same row, or -1 if there is none.
+    An entry consists of a time, a row, the number of copies of the row that were added at this time (negative if they
+    were removed), and the number of the previous entry about the same row (-1: none).
     """
 
     def __init__(self) -> None:

@@ -169,7 +169,6 @@ def _grown(cursor: LarsCursor, call: Call, operator: LarsToken) -> Call:
 
 
 def _refuse_word(cursor: LarsCursor, first: LarsToken, read: Expression) -> None:
-    """Refuse arithmetic on a symbol, because a variable was probably meant."""
     if first.kind == "name" and isinstance(read, Constant) and read.type in ("string", "bool"):
         hint = f"a variable begins with a capital letter: `{first.text[0].upper()}{first.text[1:]}`"
         cursor.stop(f"`{first.text}` is a symbol, not a number", hint, cursor.place(first.start, first.end))

@@ -96,7 +96,6 @@ class RestrictedGoal(NumberedState, InRounds):
         self.waiting.clear()
 
     def _forget_answers(self) -> None:
-        """Drop all stored answers, because the knowledge has changed."""
         self.first, self.many = np.full(len(self.holds), -1), np.zeros(len(self.holds), np.int64)
         self._answers, self.count = np.empty((0, len(self.spec.binds)), np.int64), 0
 

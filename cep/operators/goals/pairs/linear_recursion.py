@@ -3,8 +3,8 @@
  x(K, f(X, A)) <- x(K, X) SEQ a(K, A) WHERE ...
 
 A derived occurrence is stored immediately, and can find further partners. It ends when its occurrence of `a` ends, and
-can only be paired with an `a` that starts later. So one pass in order of arrival reaches the fixpoint.
-`cep.runtime.instants` is the reference, which evaluates instant by instant.
+can only be paired with an `a` that starts later. So one pass in order of arrival reaches the fixpoint. The reference
+implementation is `cep.runtime.instants`, which evaluates instant by instant.
 """
 
 from __future__ import annotations
