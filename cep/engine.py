@@ -189,7 +189,8 @@ class Engine(StatefulEngine):
 
     @wholly()
     def forget(self) -> None:
-        """Drop all state that no later event can need. Steps also do this, but only when enough has accumulated."""
+        """Drop all state that no later event can need. Steps also do this, but only after enough unneeded state has
+        accumulated."""
         self._machine.evict(Frontier.at(self.watermark))
 
     def take_dead(self) -> list[RefusedRow]:

@@ -167,7 +167,8 @@ class FormulaReader:
     ) -> list[FormulaExtent]:
         """Return the extents of an operator over the formula `inner`.
 
-        `when`: a function that computes the times at which the operator holds from the times at which `inner` holds.
+        `when`: a function that takes the times at which `inner` holds, and returns the times at which the operator
+        holds.
         """
         extents = [
             FormulaExtent(formula, e.bound, when_of(when(set_of(e.when))), ((e, False),))
@@ -185,8 +186,8 @@ class FormulaReader:
     ) -> list[FormulaExtent]:
         """Return the extents of an operator over two formulas. The values of all variables come from `right`.
 
-        `when`: a function that computes the times at which the operator holds from the times of `left` and those of
-        `right`.
+        `when`: a function that takes the times at which `left` and `right` hold, and returns the times at which the
+        operator holds.
         """
         extents = []
         for extent in self.extents(right, bound):

@@ -156,7 +156,7 @@ class Cycle(GoalByGoal, ABC):
 
 
 def next_due(goals: Iterable[Goal]) -> int:
-    """Return the earliest time at which the mere passing of time changes the output of one of `goals`."""
+    """Return the earliest time at which the output of one of `goals` changes without new input."""
     return min((due for goal in goals if (due := goal.due()) is not None), default=END_OF_TIME)
 
 

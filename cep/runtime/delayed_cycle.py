@@ -64,7 +64,7 @@ class IntervalRounds:
         self.unending = False
 
     def due(self) -> int | None:
-        """Return the next time at which the mere passing of time changes the output, or None if no such time exists."""
+        """Return the next time at which the output changes without new input, or None if no such time exists."""
         code = min((self.goals[unit].next_change() for unit in self.timed), default=INFINITE)
         return None if code == INFINITE else due(code, self.late)
 

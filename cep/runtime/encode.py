@@ -142,8 +142,8 @@ def admit(
     - `first`: the input position of the first row, or the positions of all rows. If the table has an `@order` column,
       its values are used instead.
     - `named`: True to use each row's position as its handle in lineage.
-    - `handed`: True if the table comes from another stage. It may then have a column that counts the equal rows before
-      each row.
+    - `handed`: True if the table comes from another stage. It may then have a column with the number of equal rows
+      before each row.
 
     Raises CepError if a column is missing. Rows that do not fit the schema are refused.
     """

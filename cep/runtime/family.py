@@ -200,7 +200,7 @@ class Family(GoalByGoal):
     def _own(self, slot: Slot, inputs: Mapping[PlanUnit, Table]) -> Table:
         """Return the rows of input events and of units outside the family that a slot reads.
 
-        Input events may be in one table for all members, and in tables for single events.
+        Rows of input events may be in one table for all members, in tables for single events, or in both.
         """
         if slot.shared:
             tables = [index.repeated(inputs[unit]) for unit, indexes in slot.shared.items() for index in indexes]

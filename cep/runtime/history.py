@@ -83,8 +83,7 @@ class OccurrenceHistory:
                         sorted_runs.put(by_event[event], table.compress(~mask, axis=1), IDENTITY)
 
     def columns(self, event: str, table: Table, plan: Plan, pool: Pool) -> list[pl.Series]:
-        """Return the columns `because` and `constituents` for occurrences of an event, as far as the output has
-        them."""
+        """Return those of the columns `because` and `constituents` that the output has, for occurrences of an event."""
         lineage_columns = []
         if BECAUSE in self.wanted_columns:
             lineage_columns.append(self.because(table, plan.schemas, pool))
@@ -141,7 +140,7 @@ class OccurrenceHistory:
         """Return the rules and the direct constituents of each occurrence, as JSON.
 
         The format is `[rules, [[recorded, event, [start, end, arguments], number], ...]]`. `recorded` is true for an
-        input record. `number` counts the equal constituents before this one.
+        input record. `number` is the number of equal constituents before this one.
         """
         rules, roots, parts, texts = self.made_of(event, table, plan, pool)
         listed = _listed(rows(table), roots, parts, texts)
@@ -347,8 +346,8 @@ class StageHistory(OccurrenceHistory):
     def hand(self, event: str, first: int, table: pl.DataFrame) -> None:
         """Add the origins of rows that another stage derived. `first`: the handle of the first row.
 
-        The table may have the columns `because` and `constituents`, and a column that counts the equal rows before each
-        row.
+        The table may have the columns `because` and `constituents`, and a column with the number of equal rows before
+        each row.
         """
         if NUMBER in table.columns:
             self.lineage.number(np.arange(first, first + table.height), table[NUMBER].to_numpy())

@@ -228,9 +228,8 @@ class KnowledgeChanges:
       this.
     - `kept_since`: the earliest time that may be queried again. If it is None, only the period set by `remember` may
       be queried.
-    - `news`: the applied changes that the engine's follower has not fetched yet. It is None if the engine has no
-      follower.
-    - `anew`: True if a change arrived late. The follower must then start again from all changes in `applied`.
+    - `news`: the applied changes that a writer of the knowledge has not fetched yet, or None if there is no writer.
+    - `anew`: True if a change arrived late. The writer must then start again from all changes in `applied`.
     - `together`: True if the last changes were added by one query over all of them.
     """
 

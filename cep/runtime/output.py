@@ -190,8 +190,8 @@ def _said(name: str, words: Sequence[str], which: Ints) -> pl.Series:
 
 Frames: TypeAlias = "dict[str, pl.DataFrame]"
 Origins: TypeAlias = "Callable[[str, Table], Sequence[pl.Series]]"
-"""A function that returns the columns `because` and `constituents` for occurrences of an event, as far as they are
-wanted."""
+"""A function that returns those of the columns `because` and `constituents` that the output has, for occurrences of an
+event."""
 
 
 class EngineOutput:
@@ -366,7 +366,7 @@ class EngineOutput:
 
     def placed(self, name: str, frame: pl.DataFrame, table: Table) -> pl.DataFrame:
         """Add the columns by which the rows of a stage are sorted. If equal rows count separately, also add a column
-        that counts the equal rows before each row."""
+        with the number of equal rows before each row."""
         number = [pl.Series(NUMBER, numbers(table, self._lineage))] if name in self._several else []
         return frame.with_columns(*places(table), *number)
 

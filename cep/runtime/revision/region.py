@@ -342,7 +342,7 @@ def sized(keys: Bools, count: int) -> Bools:
 
 
 def _shared(keyed_rows: KeyedRows, other: KeyedRows) -> bool:
-    """Return True if two states of a goal have different rows that belong to all keys."""
+    """Return True if two states of a goal differ in the rows that belong to all keys."""
     mine, theirs = keyed_rows[1][keyed_rows[0] < 0], other[1][other[0] < 0]
     return not np.array_equal(mine, theirs)
 
