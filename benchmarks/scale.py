@@ -15,8 +15,8 @@ task and of a block is measured in micro-batches of a cluster with one worker. A
 several passes, so that other work on the machine has little influence.
 
 `--measure` measures the costs anew, and then the times of clusters with 1 to 4 workers, which the model has not seen.
-Without it, the figures in `benchmarks/scale.json` are used. `--write` puts the tables into `docs/scale.md`, and draws
-its charts.
+Without it, the figures in `benchmarks/scale.json` are used. `--write` puts the tables of predictions into
+`docs/scale.md`, and draws its charts.
 """
 
 from __future__ import annotations
@@ -87,15 +87,9 @@ def written(costs: Costs) -> Iterator[str]:
     yield f"| row waiting for a partner, bytes | | {costs.held:.0f} |"
 
 
-def tables(costs: Costs, found: Sequence[Tried]) -> dict[str, str]:
+def tables(costs: Costs) -> dict[str, str]:
     """Return the tables of the page, by the names of their markers."""
-    each = {
-        "costs": written(costs),
-        "tried": compared(costs, found),
-        "paper": on_paper(costs),
-        "days": by_the_day(costs),
-    }
-    return {name: "\n".join(lines) for name, lines in each.items()}
+    return {"paper": "\n".join(on_paper(costs)), "days": "\n".join(by_the_day(costs))}
 
 
 def main() -> None:
@@ -116,12 +110,12 @@ def main() -> None:
             FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
     costs = Measured.read_from(figures["measured"]).costs()
     found = [Tried.read_from(one) for one in figures.get("tried", ())]
-    for text in tables(costs, found).values():
+    for text in ("\n".join(written(costs)), "\n".join(compared(costs, found)), *tables(costs).values()):
         print(text, end="\n\n")
     if asked.write:
         from benchmarks.scale_charts import charts
 
-        replace(PAGE, tables(costs, found))
+        replace(PAGE, tables(costs))
         for name, text in charts(costs, found, figures["run"]).items():
             (PAGE.parent / "pictures" / name).write_text(text)
 

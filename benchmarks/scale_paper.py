@@ -104,19 +104,19 @@ def on_paper(costs: Costs) -> Iterator[str]:
 
 
 def by_the_day(costs: Costs) -> Iterator[str]:
-    """Yield a table of the resources that a number of events per day needs at its peak."""
-    heads = "state | every | cores | machines by memory | read and written, MB/s"
+    """Yield a table of the resources that a number of events per day needs at its peak, with the shortest time between
+    micro-batches."""
+    heads = "state | cores | machines by memory | read and written, MB/s"
     yield f"| events per day | per second at the peak | keys | {heads} |"
-    yield "|--:|--:|--:|--:|--:|--:|--:|--:|"
+    yield "|--:|--:|--:|--:|--:|--:|--:|"
     for daily in DAILY:
         rate = PEAK * daily / DAY
-        for every in EVERY:
-            cores = next((cores for cores in FEWEST if Paper(costs, cores, every).by_cores() >= rate), None)
-            one = Paper(costs, cores or FEWEST[-1], every)
-            volume, state = 1e-6 * SHARED * rate / one.by_bytes(SHARED), one.state(rate)
-            need = f"over {FEWEST[-1]:,}" if cores is None else f"{cores:,}"
-            row = f"{short(rate)} | {short(rate * WITHIN / 4)} | {short(state)}B | {every:.0f} s | {need}"
-            yield f"| {daily:,} | {row} | {ceil(2 * state / MEMORY):,} | {volume:,.0f} |"
+        cores = next((cores for cores in FEWEST if Paper(costs, cores, EVERY[0]).by_cores() >= rate), None)
+        one = Paper(costs, cores or FEWEST[-1], EVERY[0])
+        volume, state = 1e-6 * SHARED * rate / one.by_bytes(SHARED), one.state(rate)
+        need = f"over {FEWEST[-1]:,}" if cores is None else f"{cores:,}"
+        row = f"{short(rate)} | {short(rate * WITHIN / 4)} | {short(state)}B | {need}"
+        yield f"| {daily:,} | {row} | {ceil(2 * state / MEMORY):,} | {volume:,.0f} |"
 
 
 def short(value: float) -> str:
