@@ -1,5 +1,5 @@
-"""Addresses of live inputs and outputs, such as `mqtt://user:secret@host/sensors/#?client=roof`. Printed addresses
-contain no secrets."""
+"""Addresses of live inputs and outputs, such as `mqtt://user:secret@host/sensors/#?client=roof`. They are printed
+without secrets."""
 
 from __future__ import annotations
 
@@ -92,8 +92,7 @@ class Address:
         return parsed
 
     def choice(self, option: str, choices: tuple[str, ...]) -> str:
-        """Return the value of an option that has only a few valid values. If the option is missing, return the first of
-        `choices`.
+        """Return the value of an option that has only a few valid values. The default is the first of `choices`.
 
         Raises CepError if the value is not one of the choices.
         """

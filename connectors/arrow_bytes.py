@@ -1,5 +1,4 @@
-"""Conversion of tables to the bytes of an Arrow stream, and back. Columns that contain values of several types are
-stored as text."""
+"""Conversion of tables to the bytes of an Arrow stream, and back. Columns of several types are stored as text."""
 
 from __future__ import annotations
 
@@ -60,8 +59,7 @@ def plain(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def unpack(rows: bytes | pa.Buffer) -> pl.DataFrame:
-    """Read a table from an Arrow stream. Columns that contain values of several types are the last columns of the
-    table."""
+    """Read a table from an Arrow stream. Columns that contain values of several types are the last ones."""
     if isinstance(rows, bytes) and len(rows) <= _SMALL and not is_narrow(rows):
         return unplain(pl.read_ipc_stream(rows))
     with pa.ipc.open_stream(rows) as reader:

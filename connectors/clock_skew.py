@@ -1,5 +1,5 @@
-"""Detection of wrong clocks. It finds records whose time is ahead of this machine's clock, and sudden jumps of the
-latest event time."""
+"""Detection of wrong clocks: records whose time is ahead of this machine's clock, and jumps of the latest event
+time."""
 
 from __future__ import annotations
 

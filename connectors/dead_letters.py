@@ -15,8 +15,7 @@ from cep.core.schema import Attribute
 from cep.runtime.encode import RefusedRow
 
 _BREAKS = str.maketrans("\r\n", "  ")
-"""A translation of line breaks to spaces. It does not change the values of a JSON object, in which line breaks occur
-only between tokens."""
+"""A translation of line breaks to spaces. In a JSON object it changes no value, because breaks are between tokens."""
 
 
 class DeadLetters:
@@ -55,8 +54,8 @@ class DeadLetters:
 
     @property
     def first_told(self) -> str | None:
-        """The position and the reason of the first dead letter, such as `history.csv:7: ...`. It is None if there are
-        no dead letters."""
+        """The position and the reason of the first dead letter, such as `history.csv:7: ...`, or None if there is
+        none."""
         if self.first is None:
             return None
         file = "standard input" if self.first.file == "-" else self.first.file
@@ -66,8 +65,7 @@ class DeadLetters:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close the file. If an error has occurred and the path is the address of a stored object, nothing is
-        uploaded."""
+        """Close the file. After an error, nothing is uploaded if the path is the address of a stored object."""
         if self._sink is not None and kind is not None:
             self._sink.discard()
         else:
@@ -103,8 +101,7 @@ def _elsewhere(text: str, name: str, source: str | None = None) -> str:
 
 
 def _record(text: str | None) -> str:
-    """Convert the text of a record to JSON. If it is a JSON object, it stays an object. Any other text becomes a
-    string."""
+    """Convert the text of a record to JSON: a JSON object stays as it is, and any other text becomes a string."""
     if text is None:
         return "null"
     try:

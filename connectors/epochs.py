@@ -1,5 +1,4 @@
-"""Detection of numeric times that are declared in a unit that is too small. With such a unit, all times seem to be in
-1970."""
+"""Detection of numeric times that are declared in too small a unit, so that all times seem to be in 1970."""
 
 from __future__ import annotations
 
@@ -51,8 +50,7 @@ class SmallUnits:
             self._latest[name] = max(self._latest.get(name, latest), latest)
 
     def remarks(self) -> list[str]:
-        """Return a remark for each event type whose times are all in 1970, but would be recent if the unit were
-        larger."""
+        """Return a remark for each event type whose times are all in 1970, but recent in a larger unit."""
         remarks_made = []
         for name, latest in sorted(self._latest.items()):
             unit = self.units[name]

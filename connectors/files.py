@@ -1,5 +1,4 @@
-"""Readers that convert files to batches. `read` reads one file after the other. `replay` sorts the records of all files
-by time."""
+"""Readers that convert files to batches: `read` reads one file after the other, `replay` sorts all records by time."""
 
 from __future__ import annotations
 
@@ -47,8 +46,7 @@ DEVICE = "device"
 """The code of an error whose cause is a device or the machine. A later attempt may succeed."""
 
 ABSENT = "absent"
-"""The code of an error about a file that does not exist or that this user may not read. On another machine, the file
-may be readable."""
+"""The code of an error about a file that does not exist or may not be read here. Another machine may read it."""
 
 _ITS_OWN = (errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, None)
 """The numbers of system errors whose cause is the file itself. None represents an error in the contents of the file."""
@@ -182,8 +180,7 @@ def _read(
 
 
 def _unfinished(file: Input) -> Iterator[str]:
-    """Yield a warning if another process is still writing the file. There is no warning on systems that cannot detect
-    this."""
+    """Yield a warning if another process is still writing the file, on systems that can detect this."""
     if file.size is not None and not is_url(file.path) and is_being_written(file.path):
         text = f"{file.path} was still being written when it was read: its last records may be missing or incomplete"
         yield f"{text}; write such files under another name, `.{os.path.basename(file.path)}`, and rename them"
@@ -353,8 +350,7 @@ def _ends(batch: Batch, which: str) -> list[int]:
 def _ordered(
     file_inputs: Sequence[Input], schemas: Mapping[str, Schema], chunk: int, rows: int, readers: ChunkReaders | None
 ) -> bool:
-    """Return True if no event ends before an event of an earlier batch. To decide this, only the times of events are
-    read."""
+    """Return True if no event ends before an event of an earlier batch. Only the times of events are read for this."""
     bare = {name: replace(schema, attributes=()) for name, schema in schemas.items()}
     latest: int | None = None
     for batch in _read(file_inputs, bare, chunk, rows, None, readers=readers):

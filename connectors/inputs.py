@@ -104,14 +104,12 @@ def inputs(
 
 
 def sure(source: Input, schemas: Mapping[str, Schema]) -> Input:
-    """Return a copy of an input in which the format and the event type are filled in. Raises CepError if one of them is
-    unknown."""
+    """Return an input with its format and event type filled in. Raises CepError if one of them is unknown."""
     return _input(source.path, source.type if source.bound else None, schemas, source.format or None)
 
 
 def known_format(path: str) -> str | None:
-    """Return the format that the suffix of a file name selects, or None. Except for Parquet, a second suffix `.gz` or
-    `.zst` is ignored."""
+    """Return the format that a file name's suffix selects, or None. `.gz` or `.zst` may follow, except for Parquet."""
     name = os.path.basename(path).lower()
     stem = name
     for suffix in COMPRESSED:
@@ -121,8 +119,7 @@ def known_format(path: str) -> str | None:
 
 
 def is_endless(spec: str) -> bool:
-    """Return True if `spec` names an address, standard input or a pipe, and False if it names files. The event type in
-    `spec` is not checked."""
+    """Return True if `spec` names an address, standard input or a pipe, without a check of its event type."""
     match = _BOUND.fullmatch(spec)
     path = spec if match is None or os.path.exists(spec) else match[2]
     return live(path) or path == "-" or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path))
@@ -260,8 +257,7 @@ def _is_read(name: str) -> bool:
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Return True if the entry is a file. A link to itself counts as a file, so that reading it raises the error that
-    describes the link."""
+    """Return True if the entry is a file, or a link to itself, so that reading raises the error about the link."""
     try:
         return entry.is_file()
     except OSError:

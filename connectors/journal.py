@@ -172,7 +172,7 @@ class Journal:
             raise _failed(self._path, error) from None
 
     def processed(self) -> None:
-        """Record that all batches which `replayed` has yielded so far are processed. The next snapshot may replace
+        """Record that all batches that `replayed` has yielded so far are processed. The next snapshot may replace
         them."""
         for head, _ in self._left[self._passed : self._given]:
             _note(self._replay, self._batch({**head, "tables": []}, b""))
@@ -180,8 +180,7 @@ class Journal:
         self._passed = self._given
 
     def history(self, since: int, schemas: Mapping[str, Schema], from_time: int) -> Iterator[tuple[int, Batch]]:
-        """Yield the processed batches from the number `since` on. Each batch is yielded together with the number of the
-        batch after it.
+        """Yield the processed batches from the number `since` on, each with the number of the batch after it.
 
         `schemas`: the event types whose tables are returned. `from_time`: the batches of a kept file are left out if
         all records of this file end before this time.
@@ -368,8 +367,7 @@ def _fields(schema: Schema) -> list[list[str]]:
 
 
 def _silence(length: int, before: int) -> int:
-    """Return the part of a silence that lies after the snapshot. If `length` is 0, there is no silence, and the result
-    is 0.
+    """Return the part of a silence that lies after the snapshot, or 0 if there is no silence.
 
     `length`: the length of the whole silence. `before`: the length of its part before the snapshot.
     """

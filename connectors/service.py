@@ -109,8 +109,7 @@ class Service:
         self._records: RecordChanges | None = None
 
     def observe(self) -> None:
-        """Let each round contain the records that appeared and disappeared. This has no effect if the engine cannot
-        withdraw records."""
+        """Let each round contain the records that appeared and disappeared, if the engine can withdraw records."""
         if self._records is None and self.engine.withdraws:
             self._records = RecordChanges(self.engine)
 
@@ -207,8 +206,7 @@ class Service:
 
 
 def _signed(derived: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame], dict[str, pl.DataFrame]]:
-    """Split each table into withdrawn rows and added rows. Return the tables of withdrawn rows, and the tables of added
-    rows."""
+    """Split each table. Return the tables of withdrawn rows, and the tables of added rows."""
     gone, come = {}, {}
     for name, table in derived.items():
         if CHANGE not in table.columns:

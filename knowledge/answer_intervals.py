@@ -138,8 +138,8 @@ class Stretch:
         return concat_rows([lasting, ValidTimeRows(tuple(named[name] for name in names), rows.since, rows.until)])
 
     def _while_there(self, rows: ValidTimeRows, triples: TripleColumns) -> ValidTimeRows:
-        """Restrict the valid time of each row to the times at which its triple exists. `triples`: one triple for each
-        row."""
+        """Restrict the valid time of each row to the times at which its triple, in the same row of `triples`,
+        exists."""
         groups, begins, counts = self._groups
         _, start, stop = groups.ranges(*triples)
         changing = stop > start

@@ -75,8 +75,7 @@ def _of(triples: TripleSet, predicate: int, place: int, nodes: Ints) -> TripleCo
 
 
 def rdflib_graph(terms: Terms, parts: list[TripleColumns]) -> Graph:
-    """Return triples as an rdflib graph. The prefixes rdf, rdfs and so on are bound, so queries in shapes need not
-    declare them."""
+    """Return triples as an rdflib graph in which queries of shapes can use the prefixes rdf, rdfs and so on."""
     graph = Graph()
     for prefix, iri in PREFIXES.items():
         graph.bind(prefix, iri, replace=True)

@@ -28,8 +28,7 @@ NUMBERS = (
     (WGS84 + "lat", WGS84 + "long", "wgs84:lat", "wgs84:long"),
     *((schema + "latitude", schema + "longitude", "schema:latitude", "schema:longitude") for schema in SCHEMA),
 )
-"""The supported pairs of properties for latitude and longitude. Each entry also contains the names of both properties
-for error messages."""
+"""The supported pairs of properties for latitude and longitude, with the names of both for error messages."""
 PROPERTIES = (*(name for pair in NUMBERS for name in pair[:2]), WGS84 + "lat_long", GEO + "asWKT", *LINKS)
 """All properties that give a place to a thing."""
 
@@ -85,8 +84,7 @@ class Geometries:
         self._read_shapes()
 
     def areas(self, iris: Sequence[str]) -> list[Any]:
-        """Return one shape for each IRI. It combines all shapes of the thing that has this IRI. It is None if the thing
-        has no shape."""
+        """Return a shape for each IRI, which combines all shapes of its thing, or None if the thing has no shape."""
         things, rows = self._areas
         ids = self._terms.tokens(pl.Series([f"<{iri}>" for iri in iris], dtype=pl.String), add=False)
         starts, stops = np.searchsorted(things, ids, "left").tolist(), np.searchsorted(things, ids, "right").tolist()
@@ -253,8 +251,7 @@ class Near:
 
 
 class _GeometryCodes:
-    """The codes by which the engine represents the IRIs of features. An IRI gets a code only when it is needed, which
-    most IRIs never are."""
+    """The codes by which the engine represents the IRIs of features. An IRI gets a code when it is first needed."""
 
     def __init__(self, iris: pl.Series, pool: Pool) -> None:
         self._iris = iris
@@ -271,8 +268,7 @@ class _GeometryCodes:
         return codes
 
     def features(self, codes: Ints) -> Ints:
-        """Return, for each code of an IRI, the index of the feature that has this IRI. Return -1 if there is no such
-        feature."""
+        """Return the index of the feature that each code's IRI names, or -1 if there is none."""
         if not len(self._iris):
             return np.full(len(codes), -1)
         distinct, which = np.unique(codes, return_inverse=True)

@@ -103,8 +103,7 @@ class Knowledge(KnowledgeSource):
 
     @classmethod
     def of(cls, source: Any, reasoning: str | type[Any] = "none") -> Knowledge:
-        """Build knowledge from an rdflib Graph or Dataset, or from an iterable of triples or quads of rdflib or
-        pyoxigraph.
+        """Build knowledge from an rdflib Graph or Dataset, or from triples or quads of rdflib or pyoxigraph.
 
         Raises CepError if the source is invalid.
         """
@@ -117,8 +116,7 @@ class Knowledge(KnowledgeSource):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the quads and the kind of reasoning. It does not depend on the order or format of the loaded
-        quads."""
+        """A hash of the quads and the kind of reasoning, whatever the order or format of the loaded quads."""
         if self._fingerprint is None:
             kind = self.reasoning
             if isinstance(self.closure, OwlrlClosure):  # the class may be another one the next time
@@ -174,8 +172,7 @@ class Knowledge(KnowledgeSource):
         return self.store(ordered=not words.isdisjoint(_OPEN))
 
     def by_difference(self, graph: Graph) -> bool:
-        """Return True if the table of this pattern can be updated after changes, so that the pattern need not be
-        evaluated again.
+        """Return True if changes can update the table of this pattern, so that it need not be evaluated again.
 
         For this, the pattern must consist of triples (see `cep.knowledge.query.pattern_tables`), or each of its answers
         must depend on few triples (see `cep.knowledge.query.locality`).
@@ -250,8 +247,7 @@ class Knowledge(KnowledgeSource):
     def found(
         self, sparql: str, prefixes: Mapping[str, str] | None = None, name: str = "query"
     ) -> ox.QuerySolutions | ox.QueryBoolean | ox.QueryTriples:
-        """Return Oxigraph's result for a SPARQL query. Raises CepError if the query is invalid, or if it asks another
-        endpoint."""
+        """Return Oxigraph's result for a SPARQL query. Raises CepError if it is invalid or asks another endpoint."""
         words = {token.text.lower() for token in tokens(sparql) if token.kind == "word"}
         try:
             validation.check_query(sparql, prefixes or {}, name)
@@ -278,8 +274,7 @@ class Knowledge(KnowledgeSource):
     # --- change ---
 
     def fork(self, with_answers: bool = True, apart: bool = False) -> Knowledge:
-        """Return a copy of the knowledge that changes independently. The copies share their data until one of them
-        changes.
+        """Return a copy that changes independently. The copies share their data until one of them changes.
 
         `with_answers`: True to also copy the cached answers to patterns, because the same patterns will be evaluated
         again. `apart`: True to give the copy its own dictionary, from which `forget` drops unused terms.
@@ -350,8 +345,7 @@ class Knowledge(KnowledgeSource):
         return merge(changes)
 
     def net(self, changes: Sequence[bytes]) -> bytes:
-        """Combine changes into one change as `merge` does, but leave out removals of quads that this knowledge does not
-        contain."""
+        """Combine changes like `merge`, but leave out removals of quads that this knowledge does not contain."""
         merged = Change.read(merge(changes))
         return Change(
             frozenset(line for line in merged.removed if graph_contains(line, self.terms, self.graphs, self.asserted)),
@@ -428,8 +422,7 @@ class Knowledge(KnowledgeSource):
 
     @property
     def seen(self) -> TripleSet:
-        """The triples in the form that patterns and stores use: all literals of equal value are replaced by one of
-        them."""
+        """The triples in the form that patterns and stores use: one literal replaces all literals of equal value."""
         return self._seen
 
     @property

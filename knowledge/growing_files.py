@@ -19,8 +19,7 @@ from cep.knowledge.updates import Graphs, RefusedUpdate, Update, quads_of, read_
 
 @dataclass(slots=True)
 class ReadUpdates:
-    """Updates that were read from files. `changes`: the valid updates in order of time. `refused`: the updates that
-    were refused."""
+    """Updates read from files. `changes`: the valid updates in order of time. `refused`: the refused updates."""
 
     changes: list[Update] = field(default_factory=list)
     refused: list[RefusedUpdate] = field(default_factory=list)

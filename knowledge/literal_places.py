@@ -1,5 +1,4 @@
-"""Search for the file and line of a literal that does not fit its datatype, so that the user can correct the
-literal."""
+"""Search for the file and line of a literal that does not fit its datatype, for the user to correct it."""
 
 from __future__ import annotations
 
@@ -14,8 +13,7 @@ _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\^\^|@)')
 
 
 def with_place(error: CepError, names: str | Path | Iterable[str | Path]) -> CepError:
-    """If an error is about an invalid literal, add the files and lines that contain this literal. Return any other
-    error unchanged."""
+    """Add the files and lines of the literal to an error about an invalid literal. Return other errors unchanged."""
     literal = _LITERAL.search(error.message) if "(rule dt-not-type)" in error.message else None
     if literal is None:
         return error

@@ -92,8 +92,7 @@ class BlankNodeLabels:
         self._file = {}
 
     def renamed(self, labels: Iterable[str]) -> dict[str, str]:
-        """Assign labels to blank nodes of the current file. Return the new label for each label that this file has used
-        so far."""
+        """Assign labels to blank nodes of the current file. Return the new label of each label used so far."""
         for label in labels:
             if label not in self._file:
                 self._file[label] = self._new() if label in self._taken or GENERATED.fullmatch(label) else label
@@ -171,8 +170,7 @@ def _stored(name: str) -> list[Path | str]:
 
 
 def load(names: str | Path | Iterable[str | Path], terms: Terms) -> Quads:
-    """Load all sources. If some of them cannot be read, raise one CepError that contains the first mistake of each of
-    these sources."""
+    """Load all sources. Raise one CepError with the first mistake of each source that cannot be read."""
     parts: list[Quads] = []
     errors: list[CepError] = []
     labels = BlankNodeLabels()
@@ -204,8 +202,7 @@ def read_quads(path: Path) -> list[ox.Quad]:
 
 
 def subjects(path: Path | str, wanted: AbstractSet[str]) -> tuple[set[str], dict[str, str]]:
-    """Return those terms of `wanted` that are the subject of a triple in an RDF file, and the prefixes that the file
-    declares.
+    """Return the terms of `wanted` that are the subject of a triple in an RDF file, and the prefixes of the file.
 
     Terms are written as in N-Triples. Blank nodes are never found, because the knowledge gives them other labels.
     Raises CepError if the file cannot be read.

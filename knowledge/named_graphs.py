@@ -1,5 +1,4 @@
-"""Operations on the triples of several graphs. The triples are grouped by the id of their graph. The id NONE stands for
-the default graph."""
+"""Operations on the triples of several graphs, by the graph's id. The id NONE stands for the default graph."""
 
 from __future__ import annotations
 

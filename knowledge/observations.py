@@ -1,5 +1,4 @@
-"""Observations in RDF, and their values. An observation is a node of a certain class, and its values are at the ends of
-property paths."""
+"""Observations in RDF: nodes of a certain class, whose values are at the ends of property paths."""
 
 from __future__ import annotations
 
@@ -140,8 +139,7 @@ def _term(value: ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple) -> Observ
 
 
 def _lines(text: bytes) -> dict[str, int]:
-    """Return the number of the first line that begins with each word. In N-Quads, the first word of a line is the
-    subject."""
+    """Return the number of the first line that begins with each word, which in N-Quads is the line's subject."""
     line_numbers: dict[str, int] = {}
     for number, line in enumerate(text.split(b"\n"), 1):
         words = line.split(None, 1)

@@ -65,8 +65,7 @@ def read_places(name: str | Path, terms: Terms) -> TripleColumns:
 def attributions(knowledge: Knowledge) -> list[str]:
     """Return, in sorted order, the attributions that must be displayed wherever places of this knowledge appear.
 
-    They are the `dcterms:rights` of every `void:Dataset` in the knowledge. This includes datasets that are described in
-    loaded RDF files.
+    They are the `dcterms:rights` of every `void:Dataset` in the knowledge, including loaded RDF files.
     """
     terms, triples = knowledge.terms, knowledge.closed
     kind, dataset, rights = (terms.id_of(iri) for iri in (RDF_TYPE, DATASET, DCTERMS + "rights"))

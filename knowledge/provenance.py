@@ -1,5 +1,4 @@
-"""Search for the triples from which an answer to a graph pattern follows, and for the rules by which these triples were
-inferred."""
+"""Search for the triples from which an answer to a graph pattern follows, and for the rules that inferred them."""
 
 from __future__ import annotations
 
@@ -136,8 +135,7 @@ class Provenance:
 
 
 def _patterns(graph: Graph) -> Iterator[TriplePattern]:
-    """Yield all triple patterns of a graph pattern, including those of nested groups. Leave out groups that solutions
-    must not match."""
+    """Yield all triple patterns of a graph pattern and its nested groups, except groups that must not match."""
     prefixes = dict(graph.prefixes)
     whole = basic(graph.text, prefixes)
     if whole is not None:

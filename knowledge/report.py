@@ -50,8 +50,7 @@ class Stats:
 
 
 def prefixes(sources: Iterable[str]) -> dict[str, str]:
-    """Return the prefixes that Turtle and TriG files declare at their beginning. `sources`: names of files, as for
-    `Knowledge.load`."""
+    """Return the prefixes declared at the beginning of Turtle and TriG files. `sources`: as for `Knowledge.load`."""
     prefixes_by_name: dict[str, str] = {}
     for source in files(source for source in sources if not is_service(source)):
         path = Path(source)
@@ -62,8 +61,7 @@ def prefixes(sources: Iterable[str]) -> dict[str, str]:
 
 
 def knowledge_stats(knowledge: Knowledge, prefixes: Mapping[str, str]) -> Stats:
-    """Return statistics of the knowledge. `prefixes`: the prefixes by which the names of classes and properties are
-    shortened."""
+    """Return statistics of the knowledge. `prefixes`: the prefixes that shorten the names of classes and properties."""
     names = PrefixedNames(knowledge.terms, prefixes)
     closed, asserted = knowledge.closed, knowledge.asserted
     kind = knowledge.terms.id_of(RDF_TYPE)

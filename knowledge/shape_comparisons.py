@@ -53,7 +53,7 @@ def _kind(node: Node) -> tuple[str, bool]:
 
 
 def _compared(literal: Literal, other: Literal) -> int:
-    """Compare literals as pyshacl does. Raises TypeError if they cannot be compared. pyshacl then reports a
+    """Compare literals as pyshacl does. Raises TypeError if they cannot be compared, which pyshacl reports as a
     violation."""
     if (reason := without_order(literal, other)) is not None:
         raise TypeError(reason)

@@ -41,8 +41,7 @@ SENSORS = pl.DataFrame(
     schema=["sensor", "observes", "unit"],
     orient="row",
 )
-"""The five sensors of a station at an American airport, each with the property that it observes and the unit of its
-readings."""
+"""The sensors of a station at an American airport, with the properties that they observe, and their units."""
 
 NEAREST = 3
 """The number of places listed near a station."""

@@ -1,5 +1,4 @@
-"""The quads that a copy of the knowledge's store has to remove and add when the knowledge changes, including inferred
-quads."""
+"""The quads by which a copy of the knowledge's store follows changes, including inferred quads."""
 
 from __future__ import annotations
 
@@ -21,14 +20,12 @@ class StoreFollower:
     """
 
     def __init__(self, knowledge: Knowledge) -> None:
-        """Start from the current state of the knowledge. The caller must pass all later changes to the method
-        `change`."""
+        """Start from the knowledge's current state. The caller must pass all later changes to `change`."""
         self._loaded = knowledge
         self._known = knowledge.fork(with_answers=False, apart=True)
 
     def change(self, changes: Sequence[bytes]) -> tuple[bytes, bytes]:
-        """Apply changes (see `Knowledge.change`). Return the removed and the added quads, including inferred ones, as
-        N-Quads."""
+        """Apply changes (see `Knowledge.change`). Return the removed and added quads, also inferred, as N-Quads."""
         before = self._graphs()
         self._known.apply(self._known.merge(changes))
         now = self._graphs()

@@ -1,5 +1,4 @@
-"""Explanations why a pattern has no answers: the pattern names a term that the knowledge lacks, or a part of the
-pattern has no match."""
+"""Explanations why a pattern has no answers: the knowledge lacks a term of it, or a part of it has no match."""
 
 from __future__ import annotations
 
@@ -63,8 +62,7 @@ def why_no_answers(
 
 
 def unknown_names(sparql: str, prefixes: Mapping[str, str], knowledge: Knowledge, name: str) -> list[Warning]:
-    """Return a warning for each IRI that must be in the knowledge for a SELECT or ASK query to have an answer, but is
-    not.
+    """Return a warning for each missing IRI that the knowledge must have for a SELECT or ASK query to have an answer.
 
     `prefixes`: the prefixes that files declare. The query may declare others. `name`: the query's name in messages.
     """
@@ -132,8 +130,7 @@ def _unknown(
 
 
 def _of_event(iri: str, schemas: Mapping[str, Schema] | None) -> str | None:
-    """Return a hint if an IRI belongs to an event type or an occurrence, because the knowledge contains neither.
-    Otherwise return None.
+    """Return a hint if an IRI belongs to an event type or occurrence, which the knowledge lacks, or None.
 
     `schemas`: the event types of the program, or None if the pattern is part of a query.
     """

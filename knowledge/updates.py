@@ -37,8 +37,7 @@ _HINT = (
 
 @dataclass(slots=True)
 class Update:
-    """A change at `time`, in microseconds. The triples and quads of `remove` are removed first, then those of `add` are
-    added.
+    """A change at `time` (microseconds). It first removes the triples and quads `remove`, and then adds those of `add`.
 
     A triple in `remove` is removed from every graph, and a quad only from its own graph. `file`, `line`: the place from
     which the change was read. The line is 0 if it is unknown.

@@ -161,8 +161,7 @@ class Handling:
 
     @property
     def calendar_up(self) -> bool | None:
-        """True if the calendar of maintenance windows can be read at the moment, and False if it cannot. It is None if
-        there is no calendar."""
+        """True if the calendar of maintenance windows can be read now, False if not, None if there is no calendar."""
         return None if self._calendar is None else not self._calendar.trouble
 
     def stop(self) -> None:
@@ -282,8 +281,7 @@ class Handling:
     def _told(self, change: AlertChange, before: AlertChange | None, silenced: list[str]) -> AlertChange:
         """Return the published form of a change that a round has caused.
 
-        `before`: the previous change of the same alert, or None. `silenced`: the ids of the silences that hide the
-        alert.
+        `before`: the alert's previous change, or None. `silenced`: the ids of the silences that hide the alert.
         """
         sent = change.sent if before is None else before.sent
         if before is None and sent is not None and (change.inhibited or silenced):
@@ -355,8 +353,7 @@ class Handling:
     def hold(self, changes: Sequence[AlertChange]) -> None:
         """Update `holding`, the fluent intervals that keep an alert open, for some open alerts.
 
-        `changes`: the last change of each of these alerts, with the new `holding`. Its other fields are the same as in
-        the stored change.
+        `changes`: the last change of each of these alerts. Only `holding` differs from the stored change.
         """
         for change in changes:
             told = self._open.get(change.alert)
@@ -364,7 +361,7 @@ class Handling:
                 self._open[change.alert] = replace(told, holding=change.holding)
 
     def free(self, alert: str, time: int) -> int | None:
-        """Return the earliest time, not before `time`, at which an alert is not acknowledged. Return None if it stays
+        """Return the earliest time, `time` or later, at which an alert is not acknowledged, or None if it stays
         acknowledged."""
         for begin, end in self._spans.get(alert, ()):
             if begin < time and (end is None or time < end):

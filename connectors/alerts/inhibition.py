@@ -16,8 +16,7 @@ from cep.connectors.alerts.text import JsonValue
 from cep.rules.alert import Alert, Inhibitor
 
 _Place = tuple[str, tuple[JsonValue, ...]]
-"""The name of an inhibited alert, and the values of some attributes of its key. An inhibiting alert must have the same
-values."""
+"""The name of an inhibited alert, and those values of its key that an inhibiting alert must share."""
 
 
 class Inhibition:

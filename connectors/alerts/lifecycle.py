@@ -191,8 +191,7 @@ class AlertOccurrence:
 
     @property
     def interval(self) -> str:
-        """An id of the fluent's interval that begins or ends with this occurrence. The id is unique within the
-        alert."""
+        """An id of the fluent's interval that begins or ends with this occurrence. It is unique within the alert."""
         return f"{self.start} {self.text}"
 
 
@@ -268,8 +267,7 @@ class AlertLifecycle:
             self._await(change)
 
     def take(self, tables: Mapping[str, pl.DataFrame], watermark: int) -> list[AlertChange]:
-        """Return the changes up to the watermark, sorted by time. `tables`: the new occurrences, by the name
-        `Alert.table`."""
+        """Return the changes up to the watermark, sorted by time. `tables`: the new occurrences, by `Alert.table`."""
         columns = {}
         occurrences: list[AlertOccurrence] = []
         for number, table, over in self.told_of(tables):
@@ -366,8 +364,7 @@ class AlertLifecycle:
         return self.follow(occurrences, row, watermark)
 
     def due_for(self, number: int, change: AlertChange, turned: bool) -> int | None:
-        """Return the time at which an open alert changes without a new occurrence. Return None if there is no such
-        time.
+        """Return the time at which an open alert changes without a new occurrence, or None if there is none.
 
         `turned`: as in `go_through`.
         """
@@ -456,8 +453,7 @@ class AlertLifecycle:
         return self._on(change)
 
     def _ended(self, slot: str, time: int, group: Sequence[AlertOccurrence]) -> list[AlertChange]:
-        """Process the ends of some intervals of an alert's fluent. Resolve the alert if no interval of its key holds
-        any more."""
+        """Process the ends of some intervals of an alert's fluent. Resolve the alert if none of its key still holds."""
         before = self.live.get(slot)
         if before is None or not before.holding:
             return []
@@ -481,16 +477,14 @@ class AlertLifecycle:
         return [*changes, self._on(kept)]
 
     def _identity(self, alert: Alert, row: Mapping[str, Any]) -> str:
-        """Return the id of the occurrence that caused an alert. It equals the `@id` of the derived event or input
-        record."""
+        """Return the id of the occurrence that caused an alert: the `@id` of the derived event or input record."""
         times = [row["start"]] if alert.ends is not None else [row["start"], row["end"]]
         record = json.dumps([*times, *(row[name] for name in alert.arguments)])
         key = "" if alert.event in self.read else self._meanings[alert.event]
         return identity_hashes([f"{json.dumps(alert.event)} {record}"], key)[0]
 
     def _over(self, time: int) -> list[AlertChange]:
-        """Return the changes that become due up to `time` and that no occurrence causes, such as the end of an
-        alert."""
+        """Return the changes up to `time` that no occurrence causes, such as the end of an alert."""
         changes = []
         while self._due and self._due[0][0] <= time:
             due, _, slot = heapq.heappop(self._due)

@@ -76,8 +76,7 @@ class Matcher:
 
 @dataclass(frozen=True, slots=True)
 class Matchers:
-    """A list of conditions on labels. An alert matches if it satisfies all conditions, so an empty list matches every
-    alert."""
+    """A list of conditions on labels. An alert matches if it satisfies all. An empty list matches every alert."""
 
     matchers: tuple[Matcher, ...] = ()
 
@@ -118,8 +117,7 @@ class Matchers:
 
     @property
     def doubt(self) -> str:
-        """The reason why a matcher is unlikely to match, such as an unknown severity. It is empty if there is no
-        reason."""
+        """The reason why a matcher is unlikely to match, such as an unknown severity, or "" if there is none."""
         words = [word.lower() for word in SEVERITIES]
         for matcher in self.matchers:
             asked = matcher.value if matcher.name == "severity" and matcher.operator in ("=", "!=") else ""

@@ -136,8 +136,7 @@ class Outbox:
     ) -> list[AlertChange]:
         """Return the last changes of the open alerts that continue, and withdraw the other alerts.
 
-        `kept`: the `AlertChange.slot` of alerts that always continue. `gone`: the slots of alerts that are always
-        withdrawn.
+        `kept`, `gone`: the `AlertChange.slot` of alerts that always continue, and of those that are always withdrawn.
         """
         before = json.loads(self._meta("meant") or "{}")
         live: list[AlertChange] = []
@@ -332,14 +331,12 @@ class Outbox:
         return self._entries("where alert = ? and number > ? order by number limit ?", alert, after, most)
 
     def last_of(self, alert: str, before: int | None, most: int) -> list[OutboxEntry]:
-        """Return the latest `most` changes of an alert, in order. `before`: only changes that have lower numbers are
-        returned."""
+        """Return the latest `most` changes of an alert, in order. `before`: return only changes with lower numbers."""
         until = self.last + 1 if before is None else before
         return self._entries("where alert = ? and number < ? order by number desc limit ?", alert, until, most)[::-1]
 
     def loud(self, alert: str, before: int) -> Iterator[OutboxEntry]:
-        """Yield the changes of an alert that are not `quiet`, latest first. `before`: only changes that have lower
-        revisions are yielded."""
+        """Yield the changes of an alert that are not `quiet`, latest first. `before`: yield only lower revisions."""
         loud = "json_extract(body, '$.silenced') is null and json_extract(body, '$.inhibited') is null"
         where = f"where alert = ? and revision < ? and {loud} order by revision desc limit 100"
         while entries := self._entries(where, alert, before):
@@ -406,8 +403,8 @@ class Outbox:
         return [entry for alert in alerts if (entry := self.revision(alert)) is not None]
 
     def latest(self, before: int | None = None, most: int = 500) -> list[OutboxEntry]:
-        """Return the last change of each alert, newest first, up to `most`. `before`: only changes that have lower
-        numbers are returned."""
+        """Return the last change of up to `most` alerts, newest first. `before`: return only changes with lower
+        numbers."""
         newer = "select 1 from changes newer where newer.alert = changes.alert and newer.revision > changes.revision"
         where = f"where number < ? and not exists ({newer}) order by number desc limit ?"
         return self._entries(where, self.last + 1 if before is None else before, most)
@@ -420,8 +417,7 @@ class Outbox:
         return max(reached for reached in (told, acted, BEGINNING) if reached is not None)
 
     def wait(self, number: int, seconds: float) -> bool:
-        """Wait up to `seconds` for an entry whose number is greater than `number`. Return True if the outbox contains
-        such an entry."""
+        """Wait up to `seconds` for an entry whose number is greater than `number`. Return True if there is one."""
         with self._came:
             return self._came.wait_for(lambda: self.last > number, seconds)
 
@@ -446,7 +442,7 @@ class Outbox:
             return self._one("select cursor from receivers where name = ?", name) or 0
 
     def ahead(self, name: str) -> list[tuple[int, int]]:
-        """Return the entries after its cursor that a receiver has already accepted, as ranges of numbers. Both ends are
+        """Return the entries after its cursor that a receiver has accepted, as ranges of numbers with both ends
         included."""
         return [(low, high) for low, high in json.loads(self._meta(f"ahead {name}") or "[]")]
 
@@ -511,8 +507,7 @@ class Outbox:
             return letters
 
     def next_retry(self, name: str) -> RefusedEntry | None:
-        """Return the first dead letter of a receiver that must be sent once more. Return None if there is no such dead
-        letter."""
+        """Return the first dead letter of a receiver that must be sent once more, or None if there is none."""
         letters = self._dead_letters("where receiver = ? and again order by dead.number limit 1", name)
         return letters[0] if letters else None
 
@@ -550,8 +545,7 @@ class Outbox:
             self._set(f"group {json.dumps([name, key])}", json.dumps([sent, list(numbers), message]))
 
     def forget_groups(self, name: str, keys: Iterable[str]) -> None:
-        """Delete the records of groups that no longer have open alerts. Raises CepError if the disk cannot be
-        written."""
+        """Delete the records of groups that have no open alerts. Raises CepError if the disk cannot be written."""
         rows = [(f"group {json.dumps([name, key])}",) for key in sorted(keys)]
         with self._lock, outbox_tables.writing(self._where):
             self._base.executemany("delete from meta where name = ?", rows)

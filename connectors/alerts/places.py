@@ -21,8 +21,7 @@ The last point of a polygon equals the first point. Holes are left out.
 
 
 def alert_place(values: Mapping[str, Any]) -> AlertPlace:
-    """Return the place that an occurrence's columns describe. Return an empty mapping if the columns describe no valid
-    place."""
+    """Return the place that an occurrence's columns describe, or an empty mapping if they describe no valid place."""
     place: dict[str, Any] = {}
     lat, long, radius = (_number(values.get(name)) for name in (LATITUDE, LONGITUDE, RADIUS))
     if lat is not None and long is not None and abs(lat) <= 90 and abs(long) <= 720:

@@ -165,8 +165,8 @@ class RevisedLifecycle:
             self._write(changes, turn, {*turn.anew, *settled, *(change.slot for change in changes)}, place, actions)
 
     def adopt(self, change: AlertChange) -> None:
-        """Store a change of an open alert that a person or silence has caused between two rounds. Later changes
-        continue from it."""
+        """Store a change of an open alert that a person or silence has caused, so that later changes continue from
+        it."""
         key = self._keys.get(change.slot)
         if key is None:
             return
@@ -223,8 +223,7 @@ class RevisedLifecycle:
         return told
 
     def _follow_anew(self, slot: str, key: AlertKey, turn: _Turn, watermark: int) -> list[AlertChange]:
-        """Recompute the changes of a key from all stored occurrences. Return the differences from the published
-        changes."""
+        """Recompute the changes of a key from all stored occurrences. Return the differences from published changes."""
         held = list(key.held.values())
         followed = self._again(key, held, watermark)
         heirs = _heirs(key, _lives(key, followed))
@@ -247,8 +246,8 @@ class RevisedLifecycle:
         return told
 
     def _put_right(self, key: AlertKey, changes: Sequence[AlertChange]) -> list[AlertChange]:
-        """Return the changes to publish for one alert, so that receivers know its recomputed state. `changes`: all its
-        recomputed changes."""
+        """Return the changes to publish for one alert so that receivers know its state after its recomputed
+        `changes`."""
         before = self._told(key, changes[0].alert)
         if before is not None:
             same = [number for number, change in enumerate(changes) if _says_the_same(change, before)]
@@ -301,8 +300,7 @@ class RevisedLifecycle:
     # --- all keys ---
 
     def _settle(self, turn: _Turn, stable: int) -> list[str]:
-        """Include in `AlertKey.base` the occurrences that have become final, and drop these occurrences. Return the
-        slots of their keys.
+        """Move the occurrences that have become final into `AlertKey.base`. Return the slots of their keys.
 
         `stable`: the time up to which occurrences are final.
         """

@@ -21,8 +21,8 @@ _JOINERS = "\u200c\u200d"  # some scripts need them
 
 
 def clean(text: str, longest: int = LONGEST) -> str:
-    """Replace control characters and line ends by spaces, remove marks of writing direction, and replace invalid
-    characters by U+FFFD."""
+    """Replace control characters and line ends by spaces, remove direction marks, and replace invalid characters by
+    U+FFFD."""
     cut = text if len(text) <= 4 * longest else text[: 4 * longest]
     if not cut.isprintable():
         cut = "".join(map(_visible, cut))
@@ -42,8 +42,7 @@ def _visible(character: str) -> str:
 
 
 def json_value(value: JsonValue, type: str) -> JsonValue:
-    """Return an attribute's value for JSON. Times are in ISO 8601, durations in readable form. Strings are processed by
-    `clean`."""
+    """Return an attribute's value for JSON: times in ISO 8601, durations in readable form, strings after `clean`."""
     if value is None or isinstance(value, bool):
         return value
     if type == "time" and isinstance(value, int):

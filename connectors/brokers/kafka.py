@@ -1,5 +1,4 @@
-"""Kafka as an input. The caller requests ranges of offsets in the topic's partitions, so that each message is read
-once."""
+"""Kafka as an input. The caller requests ranges of offsets in the partitions, so each message is read once."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
 
 WAIT = 10.0
-"""The time limit in seconds for an answer of a broker. If messages are known to exist, the time limit for their arrival
-is six times as long."""
+"""The time limit in seconds for an answer of a broker. For messages that are known to exist, it is six times as
+long."""
 
 Offsets = Mapping[int, int]
 """The offset of the next message, by partition."""
@@ -55,7 +54,7 @@ class Topic:
             raise address.refused(f"a setting is wrong: {reason_of(error)}") from None
 
     def partitions(self) -> list[int]:
-        """Return the numbers of the topic's partitions. Raises CepError if the broker cannot be reached or has no such
+        """Return the numbers of the topic's partitions. Raises CepError if the broker does not answer or lacks the
         topic."""
         metadata = self._ask(lambda: self._consumer.list_topics(self.name, timeout=WAIT)).topics[self.name]
         if metadata.error is not None or not metadata.partitions:
@@ -210,8 +209,8 @@ class TopicSource:
 
     @classmethod
     def open(cls, address: Address, place: Offsets | None = None) -> TopicSource:
-        """Open a source. `place`: the offsets at which to start. Raises CepError if the broker cannot be reached or has
-        no such topic."""
+        """Open a source. `place`: the offsets at which to start. Raises CepError if the broker does not answer or lacks
+        the topic."""
         return cls(Topic(address), place or {})
 
     @property
@@ -220,8 +219,7 @@ class TopicSource:
         return self._start
 
     def poll(self, most: int, seconds: float) -> Messages | None:
-        """Return up to `most` messages, with a total size of about 64 MiB at most. Wait up to `seconds` for new
-        messages.
+        """Return up to `most` messages of at most about 64 MiB in total. Wait up to `seconds` for new messages.
 
         Return None if all messages up to `until=now` have been returned.
         """

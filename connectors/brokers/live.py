@@ -46,8 +46,7 @@ class RunState(Protocol):
 
 
 def acknowledged(live_input: Input) -> bool:
-    """Return True if an input is a broker or service that does not send messages again after this run has acknowledged
-    them.
+    """Return True if a broker or service does not send messages again after this run has acknowledged them.
 
     An input that ends (`until=now`) and has no `group` is read from its start each time, so the result is False.
     """
@@ -121,8 +120,7 @@ def _opened_behind(
 
 
 def lasting_connection(address: Address, lasting: bool) -> bool:
-    """Return True if a connection is reopened after it has ended. `lasting`: the result if the address has no option
-    for this."""
+    """Return True if a connection is reopened after its end. `lasting`: the result if the address does not say."""
     return address.choice("until", ("ever", "closed") if lasting else ("closed", "ever")) == "ever"
 
 

@@ -1,5 +1,4 @@
-"""Conversion of messages to batches. Each message is read like a line of a file. Error reports name a message by its
-source and number."""
+"""Conversion of messages to batches. A message is read like a line of a file. Errors name its source and number."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ class Messages:
     def beside(self, sources: Sequence[str]) -> dict[str, Sequence[str | None]]:
         """Return values that belong to messages but are not in their contents: levels of the topic, and the key.
 
-        `sources`: the names of the requested values. The result has a sequence for each name, with one value per
-        message.
+        `sources`: the names of the values to return. Each is mapped to one value per message.
         """
         columns: dict[str, Sequence[str | None]] = {}
         for source in sources:
@@ -71,8 +69,7 @@ class Received(Block):
         return self.messages.sources[row], self.messages.numbers[row]
 
     def without_text(self) -> Block:
-        """Return the block without the contents of its messages. If all messages have the same source, the result is a
-        plain `Block`."""
+        """Return the block without the contents of its messages: a plain `Block` if all have the same source."""
         (source, *others) = dict.fromkeys(self.messages.sources)
         if not others:
             return Block(source, self.first, self.count, 0, self.lines, times=self.times).in_rows()

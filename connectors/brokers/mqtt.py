@@ -75,8 +75,7 @@ class Subscription:
 
     @classmethod
     def open(cls, address: Address, client: str | None, known: dict[int, int] | None = None) -> Subscription:
-        """Return a connected subscription. Raises CepError if the broker cannot be reached or refuses the
-        connection."""
+        """Return a connected subscription. Raises CepError if the broker does not answer or refuses the connection."""
         subscription = cls(address, client, known)
         subscription.start()
         return subscription
@@ -124,8 +123,7 @@ class Subscription:
 
     @property
     def lost(self) -> str | None:
-        """The reason why the connection to the broker is lost, or None if it is open. The client tries to connect again
-        by itself."""
+        """The reason why the connection is lost, or None if it is open. The client reconnects by itself."""
         return None if self._client.is_connected() else self._gone
 
     def poll(self, most: int, seconds: float) -> Messages:

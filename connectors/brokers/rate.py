@@ -11,14 +11,12 @@ from cep.connectors.records.times import SECOND, iso, of_iso
 
 
 class Rate:
-    """A source of numbered records. Record n has the time `start` + n / rate (in microseconds) and becomes available
-    then."""
+    """A source of numbered records. Record n becomes available at its time: `start` + n / rate (in microseconds)."""
 
     lost = None
 
     def __init__(self, address: Address, start: int) -> None:
-        """Check an address. Raises CepError if the address does not contain a number of records per second, or an
-        option is wrong."""
+        """Check an address. Raises CepError if it has no number of records per second, or a wrong option."""
         try:
             self._each = int(address.hosts[0][0])
         except ValueError:

@@ -80,8 +80,7 @@ def with_ids(written: bytes, canonical: bytes) -> bytes:
 
 
 def _ids(lines: Sequence[bytes], before: Counter[bytes]) -> tuple[list[str], Counter[bytes]]:
-    """Return an id for each line, and for each of these lines the number of its occurrences so far. Equal lines have
-    different ids.
+    """Return a different id for each line, and for each of these lines the number of its occurrences so far.
 
     `before`: for each line, the number of its occurrences before `lines`.
     """
@@ -100,8 +99,7 @@ def is_topic(text: str) -> bool:
 
 
 def output_address(text: str, schemas: Mapping[str, Schema]) -> Address:
-    """Parse the address of an output. `schemas`: the event types that will be written. Raises CepError if it is
-    wrong."""
+    """Parse the address of an output. `schemas`: the written event types. Raises CepError if it is wrong."""
     target = address(text, OUTPUTS)
     if not target.path:
         raise _wrong(target, "the address names no topic", f"e.g. `{target.text.rstrip('/')}/derived`")

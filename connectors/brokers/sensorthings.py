@@ -33,8 +33,8 @@ LOGIN = "SEMCEP_SENSORTHINGS"
 """The prefix of the environment variables that contain a login."""
 
 AGAIN = 256
-"""The number of observations that are requested again. They have the highest ids, and concurrent transactions may
-commit out of order."""
+"""The number of observations with the highest ids that are requested again, because transactions may commit out of
+order."""
 
 _LAST, _COUNT, _FLOOR, _ORDER = 0, -1, -2, -3  # keys in a position; keys from 1 on hold the latest known observations
 _SETS = "Things", "Datastreams", "Observations"
@@ -67,8 +67,7 @@ class ById:
         self._before = self._low
 
     def take(self, row: dict[str, Any]) -> dict[int, int] | None:
-        """Add an observation to the position, and return the changed entries. Return None if the observation was
-        received before.
+        """Add an observation to the position. Return the changed entries, or None if it was received before.
 
         Raises ValueError if the service ignores the filter or the order.
         """
@@ -92,8 +91,7 @@ class ById:
         self._low = self._before
 
     def skip(self, rows: list[dict[str, Any]]) -> None:
-        """Set the position after all observations that exist now. `rows`: the observations that have the highest ids,
-        in descending order."""
+        """Set the position after all existing observations. `rows`: those with the highest ids, in descending order."""
         if rows:
             number = _number(rows[0])
             self.place |= {_LAST: number, _FLOOR: number}
@@ -151,8 +149,7 @@ class ByTime:
 
 
 class Observations:
-    """The observations of a service after a position. With `until=now`, only observations that exist at the start are
-    read."""
+    """The observations of a service after a position. With `until=now`, later observations are not read."""
 
     lost = None
 
@@ -184,8 +181,7 @@ class Observations:
 
     @classmethod
     def open(cls, address: Address, place: Mapping[int, int]) -> Observations:
-        """Open a source, and wait until its service has answered. Raises CepError if the service does not answer or
-        refuses the request."""
+        """Open a source, and wait until its service has answered. Raises CepError if it does not answer or refuses."""
         source = cls(address, place)
         try:
             source._start()

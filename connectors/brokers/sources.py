@@ -24,8 +24,7 @@ class SourceLost(CepError):
 class SourceListener(Protocol):
     """A function that is notified when a source is lost, and when it is available again.
 
-    `source`: the name of the source. `text`: the message. `lost`: True if the source is lost, False if it is available
-    again.
+    `source`: the name of the source. `text`: the message. `lost`: False if the source is available again.
     """
 
     def __call__(self, source: str, text: str, /, *, lost: bool) -> None: ...

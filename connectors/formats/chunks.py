@@ -27,8 +27,7 @@ _PIECE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class FoundInChunk:
-    """The records of one chunk. Record numbers and line numbers start at 0 in each chunk. `lines`: the number of line
-    ends in the chunk."""
+    """The records of one chunk. Record and line numbers start at 0 in each chunk. `lines`: the number of line ends."""
 
     tables: dict[str, pl.DataFrame]
     dead: list[DeadLetter]
@@ -53,8 +52,7 @@ class ReadsChunks(Protocol):
     """A reader of the chunks of one file. It can be sent to another process."""
 
     def chunk(self, file: str, data: bytes, position: int, final: bool) -> FoundInChunk | None:
-        """Read the chunk `data`, which starts at byte `position` of the file. Return None if it cannot be read on its
-        own.
+        """Read the chunk `data` at byte `position` of the file. Return None if it cannot be read on its own.
 
         `final`: True if the file ends with this chunk.
         """
@@ -161,8 +159,7 @@ def chunks(file: str, begin: int, chunk: int, size: int) -> Iterator[tuple[int, 
 
 
 def _beyond_last_line(descriptor: int, begin: int, end: int) -> int:
-    """Return the position after the last line end between the bytes `begin` and `end`. Return 0 if there is no line
-    end."""
+    """Return the position after the last line end between the bytes `begin` and `end`, or 0 if there is none."""
     while begin < end:
         begin_of_piece = max(begin, end - _PIECE)
         newline = os.pread(descriptor, end - begin_of_piece, begin_of_piece).rfind(b"\n")

@@ -156,8 +156,7 @@ class ClauseColumns:
 
     @property
     def _number(self) -> str:
-        """A regular expression for numbers that can be converted to microseconds exactly. Groups: sign, whole part,
-        decimals."""
+        """A regular expression for numbers that microseconds represent exactly. Groups: sign, whole part, decimals."""
         whole, part = 1, 0
         while 10 ** (whole + 1) * self.tick <= FARTHEST:
             whole += 1
@@ -175,8 +174,7 @@ class ClauseColumns:
         return fields.select(pl.when(pl.col(sign) == "-").then(-time).otherwise(time).alias("time")).to_series()
 
     def _made(self, count: int, forms: Mapping[str, _Found]) -> PlainLines:
-        """Build a table for each event type and fluent. Drop each line that has an argument which `_typed` cannot
-        convert.
+        """Build a table for each event type and fluent. Drop each line with an argument that `_typed` cannot convert.
 
         `count`: the number of lines in the block. `forms`: the parsed lines of each event type or fluent.
         """
@@ -226,8 +224,7 @@ def _split(inside: pl.Series, mark: str, count: int, since: int) -> list[pl.Seri
 
 
 def _typed(attribute: Attribute, text: pl.Series) -> pl.Series | None:
-    """Convert texts to the type of an attribute. A text in an unusual form becomes null, so that another reader reads
-    its line.
+    """Convert texts to an attribute's type. A text in an unusual form becomes null, for another reader to read.
 
     Return None if this function does not support the attribute at all.
     """

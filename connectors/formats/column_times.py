@@ -157,8 +157,7 @@ def _of_zone(
 
 
 def _seconds(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """Replace implausible numbers of seconds by null, and record the reasons. Such a number probably has another unit,
-    such as milliseconds.
+    """Replace implausible numbers of seconds by null, with reasons. They are probably in another unit.
 
     Plausible times lie between the earliest time that the engine supports and the beginning of the year 2200.
     """
@@ -172,8 +171,7 @@ def _seconds(column: pl.Series, attribute: Attribute, reasons: Reasons, code: st
 
 
 def _counted(file: str, column: pl.Series, attribute: Attribute, reasons: Reasons, code: str) -> pl.Series:
-    """Convert a column of datetimes, durations or numbers to microseconds. Nanoseconds and decimals are rounded half to
-    even."""
+    """Convert datetimes, durations or numbers to microseconds. Nanoseconds and decimals are rounded half to even."""
     dtype = column.dtype
     calendar = attribute.type == "time"
     if dtype == pl.Null:
@@ -242,8 +240,7 @@ def fitting(column: pl.Series, attribute: Attribute, reasons: Reasons, code: str
 def refuse(
     wrong: pl.Series, column: pl.Series, attribute: Attribute, why: str, reasons: Reasons, code: str = "ill-typed"
 ) -> pl.Series:
-    """Record the reason `why` for each row that is True in the mask `wrong`. Return the mask, with False in place of
-    nulls."""
+    """Record the reason `why` for each row that is True in the mask `wrong`. Return the mask without nulls."""
     wrong = wrong.fill_null(False)
     if wrong.any():
         for row in np.flatnonzero(wrong.to_numpy()).tolist():

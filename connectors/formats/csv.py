@@ -101,8 +101,7 @@ def read_csv(
 
 
 class _Beginning:
-    """A reader of the lines at the beginning of a file, up to and including the header. The caller consumes them one by
-    one.
+    """A reader of the lines at the beginning of a file, up to the header. The caller consumes them one by one.
 
     `rest`: the bytes that were read but not consumed. They begin at byte `position` of the file, in line number `line`.
     """
@@ -191,8 +190,7 @@ def header(file: str, raw: bytes, separator: str, quote: str = '"') -> list[str]
 
 
 def _separated(head: bytes, separator: str) -> str | None:
-    """Return a hint for an error message if the separator of the header seems to differ from `separator`. Otherwise,
-    return None."""
+    """Return a hint for an error message if the header seems to have another separator than `separator`, or None."""
     if separator.encode() in head:
         return None
     if separator != "," and b"," in head:

@@ -183,8 +183,7 @@ class PointReader:
         entries: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]],
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> tuple[Cells, NDArray[np.bool_]]:
-        """Return the cells of one event type's lines. Also return a mask of the lines from which all values were
-        read."""
+        """Return the cells of one event type's lines, and a mask of the lines from which all values were read."""
         wanted = sources(schema, time_keys(schema))
         first = np.full(len(self._entries), -1, np.int64)
         following = np.full(len(wanted), -1, np.int64)

@@ -159,8 +159,7 @@ def record(point: LinePoint, schema: Schema, envelope: Mapping[str, str | None] 
 
 
 class _Count(str):
-    """The digits of a timestamp. They have a class of their own, so that they are not confused with the text of a tag
-    or field."""
+    """The digits of a timestamp, in a class of their own to distinguish them from the text of a tag or field."""
 
     __slots__ = ()
 

@@ -149,8 +149,7 @@ class Part:
 
 
 def split(stream: ByteStream, chunk: int) -> Iterator[Part | None]:
-    """Split a file into parts of whole records. The records are written one after another, or are the elements of a
-    list.
+    """Split a file into parts of whole records, which follow one another or are the elements of a list.
 
     While the stream is silent, yield None.
     """

@@ -1,5 +1,4 @@
-"""A reader of JSON Lines. Lines that the compiled scanner supports are converted column by column. Other lines are read
-one by one."""
+"""A reader of JSON Lines: column by column if the compiled scanner supports a line, otherwise one by one."""
 
 from __future__ import annotations
 
@@ -113,8 +112,7 @@ class KeyNames:
 
 
 class LineReader:
-    """A reader of the lines of one input, block by block. `default`, `bound`: see the parameters of
-    `records.read_events`."""
+    """A reader of the lines of one input, block by block. `default`, `bound`: as in `records.read_events`."""
 
     def __init__(self, schemas: Mapping[str, Schema], default: str | None, bound: bool) -> None:
         self._schemas = schemas
@@ -270,8 +268,7 @@ class LineReader:
         scanned: Any,
         beside: Mapping[str, Sequence[str | None]] | None,
     ) -> _LineRows:
-        """Return the rows of one event type with their cells. If the event type has a WHEN condition, return only the
-        rows that satisfy it."""
+        """Return the rows of one event type with their cells. If it has a WHEN condition, only rows that satisfy it."""
         names = self._names
         _, positional, begin, entries = scanned
         times, wanted = len(time_keys(schema)), self._names.width(schema)

@@ -1,5 +1,5 @@
-"""Conversion of nested Parquet columns to columns of single values. Paths select values inside structs. Each element of
-a list becomes a row."""
+"""Conversion of nested Parquet columns to columns of single values: paths lead into structs, and each element of a list
+becomes a row."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ Reasons = dict[int, tuple[str, str]]
 
 
 def resolved(schema: pa.Schema, sources: Sequence[str]) -> dict[str, Path]:
-    """Return the path of each source that lies inside a nested column. A source that is the name of a whole column has
-    no path."""
+    """Return the path of each source inside a nested column. Names of whole columns have no path."""
     paths = {}
     for source in sources:
         steps = path(source)
@@ -31,8 +30,7 @@ def resolved(schema: pa.Schema, sources: Sequence[str]) -> dict[str, Path]:
 
 
 def _inside(kind: Any, step: str) -> Any:
-    """Return the type of the values that one step of a path selects inside the type `kind`. Return None if the step
-    selects nothing."""
+    """Return the type of the values that one step of a path selects in the type `kind`, or None if there are none."""
     if kind is None:
         return None
     if step == EACH or place(step) is not None:
@@ -109,8 +107,7 @@ def _taken(column: pa.Array, index: pa.Array) -> pa.Array:
 
 
 def reached(batch: pa.RecordBatch, steps: Path) -> pa.Array:
-    """Return the values that a path selects in a batch. The path may lead through structs and through list elements
-    with an index."""
+    """Return the values that a path selects in a batch, through structs and through list elements with an index."""
     return inner(batch.column(steps[0]), steps[1:])
 
 

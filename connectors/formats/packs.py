@@ -40,8 +40,7 @@ _Scan = Callable[[str, int], tuple[Any, int]]
 _scan: _Scan = decoder.scan_once  # type: ignore[attr-defined]
 """A function that parses the JSON value at a position, and returns the value and its end."""
 _plain: _Scan = json.JSONDecoder(parse_float=Real).scan_once  # type: ignore[attr-defined]
-"""A variant of `_scan` that accepts duplicate keys and non-finite numbers. If a key is duplicate, its last value is
-kept.
+"""A variant of `_scan` that accepts duplicate keys (the last value is kept) and non-finite numbers.
 
 The reader of JSON Lines reports duplicate keys and non-finite numbers later.
 """
@@ -95,8 +94,7 @@ class DocumentLines:
         self.beyond.append(beyond)
 
     def text(self, row: int, document: str) -> str:
-        """Return the source text of the record from which a line was generated. `document`: the text that contains the
-        record."""
+        """Return the source text of the record behind a line. `document`: the text that contains the record."""
         record = document[self.first[row] : self.beyond[row]]
         return record.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
@@ -118,8 +116,7 @@ class PackReader:
         self._lines = LineReader({schema.name: self._resolver.schema}, schema.name, True)
 
     def document(self, text: str, offset: int, number: int, rows: DocumentLines, last: bool = True) -> int:
-        """Parse the document at position `offset` of a text, and add its records to `rows`. Return the position of the
-        document's end.
+        """Add the records of the document at position `offset` of a text to `rows`. Return the document's end.
 
         `number`: the number of the document. `last`: True if it is an error when text follows the document.
         """

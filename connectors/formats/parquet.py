@@ -40,8 +40,7 @@ _EMPTY: dict[str, type[pl.DataType]] = {
 
 
 def open_parquet(file: str) -> pq.ParquetFile:
-    """Open the file and read its footer. Raise CepError if it is not a Parquet file, or its decompressed size exceeds
-    the limit."""
+    """Open the file and read its footer. Raise CepError if it is not Parquet, or too large when decompressed."""
     try:
         parquet = pq.ParquetFile(opened(file), pre_buffer=True) if is_url(file) else pq.ParquetFile(file)
     except pa.ArrowInvalid as error:

@@ -26,8 +26,7 @@ Spans = tuple[Ints, Ints, Bools]
 if the record lacks the value."""
 
 LARGE = 1 << 16
-"""The minimum size in bytes of a text that this module converts. For smaller texts, `cep.connectors.formats.packs` is
-faster."""
+"""The minimum size in bytes of a text to convert here. `cep.connectors.formats.packs` is faster for smaller texts."""
 
 _NO_KEYS = ["\0", "\1"]  # in place of the keys `type` and `args`
 
@@ -67,8 +66,7 @@ class PlainRecords:
         return np.isin(kinds_by_row, kinds) if kinds else kinds_by_row != ABSENT
 
     def cell(self, label: str) -> tuple[Ints, Ints]:
-        """Return the position and the length of the member `label` in each record. The length is 0 if a record lacks
-        the member."""
+        """Return the position and the length of the member `label` in each record. The length is 0 if it is missing."""
         place = self.labels.index(label)
         return self.offset[place], np.where(self.kind[place] != ABSENT, self.length[place], 0)
 

@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NONE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
 _TIME = re.compile(r"(-?)(\d{1,17})(?:\.(\d+))?", re.ASCII)
 _SECONDS = 10**11
-"""The limit below which a timestamp without decimals is in seconds, as in OpenMetrics. From this limit on, it is in
+"""The limit for timestamps without decimals: below it they are in seconds, as in OpenMetrics, otherwise in
 milliseconds."""
 
 _LINE = '`metric{label="text"} value milliseconds`'

@@ -1,5 +1,4 @@
-"""A converter of SenML packs in JSON (RFC 8428). Each record is resolved: the base values of earlier records are added
-to it."""
+"""A converter of SenML packs in JSON (RFC 8428). It adds the base values of earlier records to each record."""
 
 from __future__ import annotations
 
@@ -98,8 +97,7 @@ class Packs:
     def made(self, records: PlainRecords) -> Lines:
         """Generate the lines of many records at once.
 
-        If a record has an unusual form, its span of text is marked in `Lines.refused`. It must then be converted by
-        `lines`.
+        The span of a record in an unusual form is marked in `Lines.refused`, so that `lines` converts it.
         """
         good = records.good & records.known & ~records.empty
         for label in self.labels:
@@ -198,7 +196,7 @@ class Packs:
         return f'"{name}"'
 
     def _time(self, base: Any, own: Any) -> str:
-        """Add a record's own time to the base time. Return the sum in seconds since 1970, as a decimal without
+        """Return the sum of the base time and a record's own time, in seconds since 1970, as a decimal without
         exponent."""
         if type(base) is int and type(own) is int:
             time: int | Decimal = base + own
@@ -281,8 +279,7 @@ def _written(label: str, value: Any) -> str:
 
 
 def _number(label: str, value: Any) -> Decimal:
-    """Convert a number to a decimal, for exact addition. Raise Unreadable if the number is too large for a
-    measurement."""
+    """Convert a number to a decimal, for exact addition. Raise Unreadable if it is too large for a measurement."""
     number = Decimal(str(value))
     if number and not -400 < number.adjusted() < _LARGEST:
         raise Unreadable("ill-typed", f"`{label}`: `{shown(str(value))}` is too large to be added")

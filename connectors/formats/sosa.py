@@ -34,8 +34,7 @@ from cep.knowledge.rdf.namespaces import PROV
 
 SOSA = "http://www.w3.org/ns/sosa/"
 INVALIDATED = tuple(f"{PROV}{name}" for name in ("invalidatedAtTime", "wasInvalidatedBy"))
-"""The properties that mark an observation as withdrawn. Such an observation withdraws an earlier observation with equal
-values."""
+"""The properties that mark an observation as a withdrawal of an earlier observation with equal values."""
 _PATH = re.compile(r"<[^<>]+>(?:/<[^<>]+>)*")
 _HINT = "add a property, `temp: float AS sosa:hasSimpleResult`, or a path, `FROM sosa:hasResult/qudt:numericValue`"
 
@@ -93,8 +92,7 @@ class Documents:
         return self._table("", records, first, lambda row: documents[row].decode("utf-8", "replace"))
 
     def one(self, file: str, text: bytes, first: int) -> tuple[pl.DataFrame, list[DeadLetter], NDArray[np.int64]]:
-        """Read a file that is a single document. Return the table of events, the dead letters, and for each record its
-        line number."""
+        """Read a file that is a single document. Return the events, the dead letters, and the line of each record."""
         return self._table(file, self._records(text), first, lambda line: None)
 
     def _records(self, text: bytes) -> list[_Found]:

@@ -119,13 +119,11 @@ class ByteStream:
         self._read, self._ahead = position, b""
 
     def behind_mark(self) -> int:
-        """Return the position after the byte order mark, or 0 if the file has no byte order mark. `on_disk` must be
-        True."""
+        """Return the position after the byte order mark, or 0 if there is none. `on_disk` must be True."""
         return len(BOM) if os.pread(self._file.fileno(), len(BOM), 0) == BOM else 0
 
     def silent(self) -> bool:
-        """Wait for data, for the end of the stream, or for the stream to count as silent. Return True if it counts as
-        silent first."""
+        """Wait for data, the end of the stream, or silence. Return True if the stream counts as silent first."""
         seconds = self.silence.remaining
         if self._ahead or self._descriptor is None or seconds is None:
             return False
@@ -144,8 +142,7 @@ class ByteStream:
         return not poll.poll(0)
 
     def read(self, most: int) -> bytes:
-        """Return the next bytes: at least one byte, or b"" at the end of the stream. Return at most `most` bytes, and
-        at most MOST.
+        """Return the next bytes: at least one and at most `most` or MOST bytes, or b"" at the end of the stream.
 
         For a pipe, return the bytes that have already arrived, or wait for the first one.
         """
@@ -234,8 +231,7 @@ def _known(descriptor: int, data: bytes) -> bytes:
 
 
 class _Awaited(io.RawIOBase):
-    """A file object that reads from a pipe. `ahead`: bytes that were already read from the pipe. They are returned
-    first."""
+    """A file object that reads from a pipe. It first returns `ahead`, which was already read from the pipe."""
 
     def __init__(self, descriptor: int, ahead: bytes = b"") -> None:
         self._descriptor, self._position, self._ahead = descriptor, 0, ahead

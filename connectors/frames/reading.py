@@ -108,8 +108,7 @@ def read_data(
 
 
 def needed_columns(label: str, columns: pa.Schema, schema: Schema) -> list[str]:
-    """Return the names of the columns that an event type needs. Raises CepError if a column is missing or has the wrong
-    type."""
+    """Return the columns that an event type needs. Raises CepError if one is missing or has the wrong type."""
     empty = pa.RecordBatch.from_arrays([pa.array([], column.type) for column in columns], schema=columns)
     bound, nested = _bound(label, _Table(columns.names, _arrow_types(columns), lambda names: [empty]), schema)
     needed = columns_of(bound, nested)
@@ -260,7 +259,7 @@ def _bound(label: str, table: _Table, schema: Schema) -> tuple[Schema, dict[str,
 def _with_paths(
     label: str, batches: Iterator[pa.RecordBatch], nested: Mapping[str, Path], schema: Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches unchanged, after checking that they contain all nested paths. Raises CepError if a path is
+    """Yield the batches unchanged, after a check that they contain all nested paths. Raises CepError if one is
     missing."""
     for batch in batches:
         known = resolved(batch.schema, list(nested))
@@ -309,8 +308,7 @@ def _records(
     first: int,
     folded: FoldedTables,
 ) -> Iterator[Batch]:
-    """Read Python records in the same way as lines of JSON. Keys have the same meaning, and errors cause the same dead
-    letters."""
+    """Read Python records like lines of JSON, with the same meaning of keys and the same dead letters."""
     # imported here, because tables do not need its compiled scanner
     from cep.connectors.formats.jsonl import LineReader
     from cep.connectors.frames.objects import as_lines

@@ -154,8 +154,7 @@ def _said(records: Records, rows: Sequence[int]) -> Iterator[str]:
 
 
 def _objects(records: Records, keys: Sequence[str]) -> list[str]:
-    """Return the keys of several objects if almost every record contains exactly one of these objects. Otherwise,
-    return an empty list."""
+    """Return the keys of several objects of which almost every record contains exactly one, or an empty list."""
     present = {key: [record.get(key) is not None for record in records] for key in keys}
     some = [
         key

@@ -15,8 +15,7 @@ from cep.connectors.infer.sample import RecordSample
 from cep.connectors.records.paths import EACH, Path, level, path, place, written
 
 _FEW = 3
-"""The maximum length of a list whose elements count as coordinates. The elements of a longer list count as
-measurements."""
+"""The maximum length of a list whose elements count as coordinates. Those of longer lists are measurements."""
 _READ = (
     pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_timestamp,
     pa.types.is_date, pa.types.is_time, pa.types.is_duration, pa.types.is_string, pa.types.is_large_string,
@@ -75,8 +74,7 @@ def _chosen(
 
 
 def _places(batch: pa.RecordBatch, steps: Path, series: Path | None) -> list[Path]:
-    """If `steps` is the path of a short list of numbers, such as coordinates, return one path per element. Otherwise,
-    return only `steps`."""
+    """Return one path per element if `steps` leads to a short list, such as coordinates. Otherwise return `steps`."""
     whole = steps[:-1] if steps[-1] == EACH else steps
     kind = _type(batch.schema, whole)
     if whole == series or len(steps) == 1 or not is_list(kind) or not _numeric(kind.value_type):
@@ -102,8 +100,7 @@ def _type(schema: pa.Schema, steps: Path) -> pa.DataType:
 
 
 def _no_value(steps: Path, kind: pa.DataType, series: Path | None) -> str | None:
-    """Explain why the data at a path cannot be the values of an attribute. Return None if the data can be such
-    values."""
+    """Explain why the data at a path cannot be the values of an attribute. Return None if they can."""
     source = written(steps)
     if len(steps) > 1 and path(source) != steps:
         return "no path leads to a name that is empty, or has quotes or brackets"
@@ -148,8 +145,7 @@ def _series(batch: pa.RecordBatch) -> Path | None:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Return the values of a column as Python values. Times become microseconds, times of day become texts, and NaN
-    becomes None."""
+    """Return a column's values in Python: times as microseconds, times of day as texts, NaN as None."""
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         column = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(pa.int64())

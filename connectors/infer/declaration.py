@@ -33,8 +33,7 @@ class Inferred:
 
 
 def inferred(sample: RecordSample, name: str) -> Inferred:
-    """Return the declaration that fits the sample. `name`: the name to use for the event type if the records do not
-    name it."""
+    """Return the declaration that fits the sample. `name`: a name for the event type if the records have none."""
     option = sample.format.option if sample.format is not None else lambda _: None
     marks = option("decimal") or ".", option("thousands")
     guesses: dict[str, Guess] = {}
@@ -129,8 +128,7 @@ def _facts(schema: Schema, sample: RecordSample) -> str | None:
 
 
 def _note(guess: Guess, count: int) -> str:
-    """Summarise the values of a column: the range of its numbers or a few of its texts, and the number of missing
-    values.
+    """Summarise the values of a column: the range of its numbers or some texts, and the number of missing values.
 
     `count`: the number of values in the column, including missing values.
     """

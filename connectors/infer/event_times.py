@@ -109,8 +109,7 @@ def local(sample: RecordSample, source: str) -> bool:
 
 
 def set_back(sample: RecordSample, begin: str, end: str, format: TimeFormat | None) -> int:
-    """Count the intervals whose end is earlier than their start, by at most an hour. They occur when clocks are set
-    back."""
+    """Count the intervals that end at most an hour before they start, as happens when clocks are set back."""
     number = 0
     for pair in zip(sample.columns[begin], sample.columns[end], strict=True):
         try:
@@ -262,8 +261,7 @@ def _parts(
 
 
 def _number_clock(name: str, column: Sequence[object], sample: RecordSample) -> str | None:
-    """Return the format of a column that contains times of day as numbers. Return None if the column contains something
-    else.
+    """Return the format of a column of times of day written as numbers, or None for any other column.
 
     A time of day is a number like `1234`. It is a number of hours if the name of the column suggests this.
     """

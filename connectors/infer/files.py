@@ -1,5 +1,4 @@
-"""Sampling of the first records of a file. The format of the file is recognised, and the records are grouped by event
-type."""
+"""Sampling of the first records of a file: its format is recognised, and its records are grouped by event type."""
 
 from __future__ import annotations
 

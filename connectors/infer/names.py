@@ -48,7 +48,6 @@ def identifier(text: str) -> str:
 
 
 def event_name(text: str) -> str:
-    """Convert a text to the name of an event type. The text is the name of a file, or a name that its records
-    contain."""
+    """Convert the name of a file, or a name in its records, to the name of an event type."""
     name = identifier(text)
     return f"{name}s" if name.upper() in ("EVENT", "PREFIX", "FLUENT", "FACT", "POLICY", "ALERT") else name

@@ -17,8 +17,7 @@ OBJECT, LIST, VALUE, NUMBER, NULL = "an object", "a list", "a value", "a number"
 _PLAIN = frozenset((VALUE, NUMBER, NULL))
 _ARGUMENTS = "args"
 _FEW = 3
-"""The maximum length of a list whose elements count as coordinates. The elements of a longer list count as
-measurements."""
+"""The maximum length of a list whose elements count as coordinates. Those of longer lists are measurements."""
 
 
 @dataclass(slots=True)
@@ -215,8 +214,7 @@ def _of(kinds: Counter[str], kind: str) -> str:
 
 
 def writable(steps: Path, names: set[str], source: str) -> bool:
-    """Return True if a declaration can name a path. `source`: the path as text. `names`: the top-level keys of the
-    records.
+    """Return True if a declaration can name a path, written as `source`. `names`: the records' top-level keys.
 
     A path cannot be named if a top-level key equals `source`, because the declaration then reads this key.
     """

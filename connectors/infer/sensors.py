@@ -1,5 +1,4 @@
-"""SenML, SensorThings and InfluxDB records for `cep infer`. The format of a file is recognised, and its records are
-read."""
+"""SenML, SensorThings and InfluxDB for `cep infer`: recognition of a file's format, and reading of its records."""
 
 from __future__ import annotations
 
@@ -53,8 +52,7 @@ def recognised(head: bytes) -> str | None:
 
 
 def sensor_records(text: str, kind: str, limit: int) -> tuple[dict[str | None, Records], int, list[str]]:
-    """Return the first `limit` records, grouped by event type. Also return the number of unreadable records, and
-    remarks.
+    """Return the first `limit` records by event type, the number of unreadable records, and remarks.
 
     In line protocol, the measurement is the event type. If no record can be read, the only remark explains why the
     first record cannot be read.

@@ -1,5 +1,4 @@
-"""Detection of the layout of text tables such as CSV: the separator, the decimal mark, the thousands mark and the
-encoding."""
+"""Detection of the layout of text tables such as CSV: separator, decimal mark, thousands mark and encoding."""
 
 from __future__ import annotations
 

@@ -87,8 +87,7 @@ class Guess:
 
 
 def allowed(count: int) -> int:
-    """Return how many of `count` values may have another type than the column. If more do, the column does not have
-    this type."""
+    """Return how many of `count` values may have another type than the column."""
     return max(count // 50, int(count >= 20))
 
 
@@ -136,8 +135,7 @@ def guess(
 
 
 def _majority(kinds: Counter[str]) -> frozenset[str] | None:
-    """Return the kinds that almost all values have. Return None if there are no other kinds, or if too many values have
-    other kinds.
+    """Return the kinds that almost all values have, or None if no or too many values have other kinds.
 
     `kinds`: the number of values of each kind.
     """
@@ -221,8 +219,7 @@ def _mixed(name: str, present: Sequence[Any], kinds: Counter[str], optional: boo
 
 
 def _in_quotes(texts: Sequence[str]) -> str:
-    """Return a remark if all texts are numbers. Otherwise, return "". A text that has a leading zero does not count as
-    a number."""
+    """Return a remark if all texts are numbers without a leading zero. Otherwise, return ""."""
     plain = [text.strip(" \t").lstrip("+-") for text in texts]
     if not all(map(is_number, plain)) or any(text[:1] == "0" and text[1:2].isdigit() for text in plain):
         return ""
@@ -312,8 +309,7 @@ def _untimely(name: str, texts: Sequence[str]) -> Counter[str]:
 
 
 def most_times(texts: Sequence[str]) -> tuple[str | None, int]:
-    """Return the time format that fits the most texts, and the number of texts that it fits. The format ISO 8601 is
-    returned as None."""
+    """Return the time format that fits the most texts, or None for ISO 8601, and the number of these texts."""
     counts = Counter(texts)
     tried = list(counts)[:: max(1, len(counts) // 20)]
     ways: list[tuple[str | None, Callable[[str], bool]]] = [(None, _is_iso)]
@@ -414,14 +410,12 @@ def _dates(name: str, numbers: Sequence[int | float]) -> Guess | None:
 
 
 def unit_of_all(values: Sequence[Any]) -> str | None:
-    """Return the unit in which all values are times since 1970. Return None if some values are not numbers, or if no
-    unit fits."""
+    """Return the unit in which all values are times since 1970, or None if some are not numbers or no unit fits."""
     return unit_of(_plain(values)) if all(_kind(value) in ("int", "float") for value in values) else None
 
 
 def unit_of(numbers: Sequence[int | float]) -> str | None:
-    """Return the unit in which all numbers are times between 1990 and 2100, if they count from 1970. Return None if no
-    unit fits."""
+    """Return the unit in which all numbers are times between 1990 and 2100, counted from 1970, or None."""
     for unit, size in _UNITS:
         if all(_SINCE * size <= number <= _UNTIL * size for number in numbers):
             return unit

@@ -47,8 +47,7 @@ class _Document:
         return {"@context": {name: self.prefixes[name] for name in sorted(self.used)}, "@graph": graph}
 
     def _within(self) -> set[Subject]:
-        """Return the blank nodes that are written inside the node that refers to them. Exactly one node refers to each
-        of them.
+        """Return the blank nodes that are written inside the only node that refers to them.
 
         Blank nodes that refer to each other in a cycle are left out. They are written at the top level, with names.
         """

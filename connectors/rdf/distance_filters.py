@@ -45,8 +45,7 @@ def degrees(metres: float) -> float:
 
 
 def near(text: str, prefixes: Mapping[str, str]) -> str:
-    """Return a query in which each limit on a distance is preceded by a comparison of latitudes. The result of the
-    query stays the same."""
+    """Return an equivalent query in which a comparison of latitudes precedes each limit on a distance."""
     if "distance" not in text.lower() or "\\" in text:
         return text
     sparql_tokens = tokens(text)
@@ -83,8 +82,7 @@ def _declared(sparql_tokens: Sequence[SparqlToken]) -> dict[str, str]:
 
 
 def _conjuncts(sparql_tokens: Sequence[SparqlToken], start: int) -> Iterator[Sequence[SparqlToken]]:
-    """Yield the conditions that a filter joins by `&&`. `start`: the index of the first token after the opening
-    bracket.
+    """Yield the conditions that a filter joins by `&&`. `start`: the index after its opening bracket.
 
     Yield nothing if the filter contains `||`, or if one of its conditions is empty.
     """

@@ -111,8 +111,7 @@ class StoreListener:
 
     @property
     def reached(self) -> int:
-        """The time up to which the store is final: occurrences that end earlier than this are neither added nor
-        removed."""
+        """The time up to which the store is final: no occurrence that ends earlier is added or removed."""
         return self._reached
 
     def listen(self, listener: StoreObserver) -> None:

@@ -45,8 +45,7 @@ class StoreChangeLog:
         self._log: RecordLog | None = None
 
     def append(self, gone: bytes, come: bytes) -> None:
-        """Append a change, which is on disk when this function returns. `gone`, `come`: the removed and the added
-        quads.
+        """Append a change durably. `gone`, `come`: the removed and the added quads.
 
         Raise Damaged, and append nothing, if the log is damaged. Raise OSError if the log cannot be written.
         """

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 
 class _Machine(NamedTuple):
-    """Constants of the Linux kernel for one kind of machine: the architecture's number, and the numbers of system
-    calls."""
+    """Constants of the Linux kernel for one kind of machine: the numbers of the architecture and of system calls."""
 
     architecture: int
     seccomp: int
@@ -36,8 +35,7 @@ class _Program(ctypes.Structure):
 
 
 def shut() -> bool:
-    """Forbid this process and its children to open or connect sockets. Attempts fail with EACCES; open sockets keep
-    working.
+    """Forbid this process and its children to open or connect sockets (EACCES). Open sockets keep working.
 
     Return True on success. This needs Linux on x86-64 or ARM64, but no special rights.
     """

@@ -80,8 +80,7 @@ class PlaceIndex:
             self._places = dict.fromkeys(_WAYS if self._reads > _READS else many)
 
     def read(self) -> None:
-        """Read the places of the store into the index. The forks that evaluate queries inherit the index, and need not
-        read the places again."""
+        """Read the store's places into the index, which the forks that evaluate queries inherit."""
         for way in _WAYS:
             if way not in self._places:
                 self._reads += 1

@@ -12,8 +12,7 @@ from cep.connectors.rdf.store_files import StoreFiles
 from cep.connectors.rdf.time_tree import HERE
 
 MANY = 6_000
-"""The minimum number of quads for which bulk loading is used, and the maximum number of quads that one transaction
-removes."""
+"""The minimum number of quads for bulk loading, and the maximum number of quads that one transaction removes."""
 
 _SLICE = 50_000  # quads to sort in memory and load together, about 100 MB
 _IN_MEMORY = 50_000  # quads added or removed, about 25 MB, after which RocksDB writes its memory to files

@@ -1,9 +1,8 @@
-"""Evaluation of a query in a forked process, which can be killed. The query reads the store's contents at the time of
-the fork.
+"""Evaluation of a query in a forked process, which can be killed. The query reads the store as of the fork.
 
 A query may run for long, overflow its stack, or use up memory. All of that affects only the fork. A fork has a single
-thread. If another thread of the parent process holds a lock of Oxigraph at the time of the fork, the fork waits for
-ever. A fork never sleeps otherwise. So if a fork sleeps, it is replaced by another fork.
+thread. If another thread of the parent process holds a lock of Oxigraph at the time of the fork, the fork waits
+forever. A fork never sleeps otherwise. So if a fork sleeps, it is replaced by another fork.
 """
 
 from __future__ import annotations

@@ -81,8 +81,7 @@ class _RangeReader:
         return closing
 
     def word(self, place: int) -> str:
-        """Return the token at an index in lower case if it is a word or a punctuation mark. Otherwise return an empty
-        text."""
+        """Return the token at an index in lower case if it is a word or a punctuation mark, and otherwise ""."""
         token = self.tokens[place] if place < len(self.tokens) else SparqlToken("", "", 0, 0)
         return token.text.lower() if token.kind in ("word", "mark") else ""
 
@@ -117,8 +116,7 @@ class _RangeReader:
         return QueryParts(self.text, *parts, self.tokens[place].end, star, self.prefixes)
 
     def _group(self, place: int, last: int) -> None:
-        """Read the elements of a group, but not those of nested groups. `place`, `last`: the range of the group's
-        tokens."""
+        """Read the elements of a group, but not of nested groups. `place`, `last`: the range of the group's tokens."""
         while place < last:
             word, before, bracket = self.word(place), self.word(place - 1), self.word(place + 1) == "("
             if word == "filter" and bracket:
@@ -145,8 +143,7 @@ class _RangeReader:
                 raise _Unclear
 
     def _triples(self, place: int, last: int) -> int:
-        """Read a subject with its properties and objects, from index `place` on. Return the index of the token that
-        follows them."""
+        """Read a subject with its properties and objects, from index `place` on. Return the index after them."""
         subject = self._named(place)
         place = self.pairs[place] + 1 if self.word(place) == "[" else place + 1
         while place < last and self.word(place) != ".":

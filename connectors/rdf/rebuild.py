@@ -57,8 +57,7 @@ class Rebuild:
         self._over = threading.Event()
 
     def load(self) -> None:
-        """Load the dump, and the changes that are logged so far, into the new store. Other threads may log changes
-        meanwhile.
+        """Load the dump, and the changes logged so far, into the new store. Other threads may log further changes.
 
         Loading runs in another process. Raise CalledProcessError if this process fails.
         """
@@ -92,8 +91,7 @@ class Rebuild:
 
 
 def worthwhile(left: int = 0) -> int:
-    """Return the minimum number of removed quads that makes a rebuild worthwhile. `left`: the number of quads that
-    remain."""
+    """Return the minimum number of removed quads for which a rebuild is worthwhile, if `left` quads remain."""
     return max(_REMOVED, 3 * left - 2 * _REMOVED)
 
 
@@ -119,8 +117,7 @@ def discard(path: str) -> None:
 
 
 def _put_in_place(path: str) -> None:
-    """Rename the new store's file of hashes, and then the new store's folder. The rename of the folder is the last step
-    of a rebuild."""
+    """Rename the new store's file of hashes, and then its folder, which is the last step of a rebuild."""
     folder = Path(path).parent
     sync_names(folder)
     if os.path.exists(f"{path}.new.hashes"):  # otherwise they were renamed before a crash
@@ -167,8 +164,7 @@ def main(path: str, parent: str) -> None:
 
 
 def _load(path: str) -> int:
-    """Load the dump and the logged changes into the new store. Return the number of bytes of the log that were
-    applied."""
+    """Load the dump and the logged changes into the new store. Return the number of applied bytes of the log."""
     new, dump = Path(f"{path}.new"), Path(f"{path}.new.quads")
     files = StoreFiles(str(new))
     writer = QuadWriter(ox.Store(new), files)

@@ -28,8 +28,7 @@ class Retention:
         self.forgotten: Callable[[Iterable[Any]], None] = lambda instants: None  # removes data that depends on instants
 
     def steps(self, until: str) -> Iterator[int]:
-        """Remove the occurrences that end before the minute of `until`, in small steps. `until`: the text of an
-        instant.
+        """Remove the occurrences that end before the minute of `until` (the text of an instant), in small steps.
 
         After each step, yield the number of occurrences that it removed.
         """
@@ -48,8 +47,8 @@ class Retention:
         self._swept = max(self._swept, until[:16])
 
     def _ends(self, span: ox.NamedNode) -> Iterator[tuple[Any, Any]]:
-        """Yield (instant, None) for each instant in a span of time, and (instant, occurrence) for each occurrence that
-        ends at this instant."""
+        """Yield (instant, None) for each instant in a span, and (instant, occurrence) for each occurrence that ends
+        then."""
         for inside in self._store.quads_for_pattern(span, INSIDE, None, HERE):
             yield inside.object, None
             for ended in self._store.quads_for_pattern(None, END, _named(inside.object), HERE):

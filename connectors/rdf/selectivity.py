@@ -46,8 +46,7 @@ class Selective:
 
 
 def rare(store: ox.Store, query: QueryParts, time: str, few: Few, most: int) -> Selective | None:
-    """Return the variable whose values are connected to the fewest occurrences. `time`: the variable for the
-    occurrences' time.
+    """Return the variable whose values are connected to the fewest occurrences. `time`: the variable of their time.
 
     Return None if the values of every variable are connected to more than `most` occurrences.
     """

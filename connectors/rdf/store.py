@@ -90,8 +90,7 @@ class EventStore:
         self.store.flush()
 
     def learn(self, gone: bytes, come: bytes) -> None:
-        """Remove and add quads of the knowledge. The change is logged beside the store, so that `unlearn` can undo
-        it."""
+        """Remove and add quads of the knowledge. The change is logged beside the store, so `unlearn` can undo it."""
         self._learned.append(gone, come)
         self._indexed = self._indexed and not self._times(come)
         self._change(gone.splitlines(keepends=True), come.splitlines(keepends=True))
@@ -155,8 +154,7 @@ class EventStore:
         )
 
     def add(self, text: bytes) -> None:
-        """Add triples, which are lines of N-Triples (connectors/rdf/triples.py). Triples that exist already are
-        ignored."""
+        """Add lines of N-Triples (connectors/rdf/triples.py). Triples that exist already are ignored."""
         lines = text.count(b"\n")
         if self._indexed and text.count(_STAMPED) > text.count(b"Z> " + _STAMPED):  # an attribute uses this property
             open(self._elsewhere, "wb").close()
@@ -173,8 +171,7 @@ class EventStore:
         self._withdrawals.came(revision)
 
     def revised(self) -> tuple[str, int] | None:
-        """Return the sort key of the last revision that was written (see `StoreRevision.place`), or None if no revision
-        was written."""
+        """Return the sort key of the last written revision (see `StoreRevision.place`), or None if there is none."""
         return self._withdrawals.reached
 
     @property
@@ -183,8 +180,7 @@ class EventStore:
         return self._loose >= max(_LOOSE, self._lines // 2)
 
     def settle(self) -> None:
-        """Merge the files of the store, which makes queries several times faster. Other threads may write and query
-        meanwhile."""
+        """Merge the store's files, which makes queries several times faster. Other threads may write and query."""
         if self._loose:
             self._loose = 0
             self.store.optimize()

@@ -64,8 +64,7 @@ class StoreFiles:
                 self._verify(name, size, hash)
 
     def verify(self) -> None:
-        """Compare the tables with their hashes. Other threads may write meanwhile. Raise Corruption if a table is
-        damaged."""
+        """Compare the tables with their hashes, while others may write. Raise Corruption if a table is damaged."""
         for name, (size, hash, _) in list(self._notes.items()):
             if name.endswith(".sst"):
                 self._verify(name, size, hash)
@@ -91,8 +90,7 @@ class StoreFiles:
             self._forget()
 
     def _new(self, name: str) -> Note | None:
-        """Return the hash to save for a file, or None if the saved hash is still up to date or the file is
-        incomplete."""
+        """Return the hash to save for a file, or None if the saved hash is up to date or the file is incomplete."""
         kind, path = os.path.splitext(name)[1], self._folder / name
         if kind == ".sst":
             if name in self._notes:

@@ -38,11 +38,8 @@ _LOOKING = 10.0  # the time limit in seconds for a page of events
 _GRACE = 0.5  # extra seconds in which the store's process may report a failure itself
 _TRIES = 2  # refuse a query after this many crashes of the process
 _ALLOCATING = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "524288", "MALLOC_TRIM_THRESHOLD_": "4194304"}
-"""Settings of the C library's memory allocation in the store's process.
-
-With these, memory that RocksDB frees after writing a file returns to the system at once. By default, each thread would
-keep some of it.
-"""
+"""Settings of the C library, with which memory that RocksDB frees after writing a file returns to the system at once.
+By default, each thread would keep some of it."""
 _STOPPING = "the server is stopping"
 _ENDING = 60.0  # seconds to write pending data when the store closes
 
@@ -134,14 +131,12 @@ class StoreProcess:
         self._command("derive", rules.encode(), dict(meanings), again)
 
     def add(self, text: str) -> Future[None]:
-        """Call EventStore.add. Return a future that is done after writing. If too many bytes are waiting to be written,
-        wait."""
+        """Call EventStore.add. Return a future that is done after writing. Wait if too many bytes are queued."""
         lines = text.encode()
         return self._written("add", lines, len(lines))
 
     def _written(self, name: str, what: object, size: int) -> Future[None]:
-        """Call a method of EventStore that writes about `size` bytes. If too many bytes are waiting to be written,
-        wait."""
+        """Call a method of EventStore that writes about `size` bytes. Wait if too many bytes are queued."""
         with self._room:
             self._room.wait_for(lambda: not self._waiting or self._waiting + size <= _WRITING)
             self._waiting += size
@@ -160,8 +155,7 @@ class StoreProcess:
         return self._written("revise", revision, len(revision.text))
 
     def revised(self) -> tuple[str, int] | None:
-        """Call EventStore.revised. If this run has not written a revision yet, the result is the last revision of an
-        earlier run."""
+        """Call EventStore.revised. The result may be a revision that an earlier run has written."""
         place: tuple[str, int] | None = self._command("revised").result()
         return place
 
@@ -210,8 +204,7 @@ class StoreProcess:
         self._command("flush").result()
 
     def written(self) -> Future[None]:
-        """Return a future that is done when all earlier additions are on disk and the hashes of their files are
-        recorded."""
+        """Return a future that is done when all earlier additions and the hashes of their files are on disk."""
         return self._command("flush")
 
     def verify(self) -> Future[None]:
@@ -333,8 +326,8 @@ class StoreProcess:
         return process, connection
 
     def _read(self) -> None:
-        """Receive messages from the store's process until the store is closed. If the process ends earlier, start a new
-        one."""
+        """Receive messages from the store's process until the store is closed. If the process ends earlier, replace
+        it."""
         try:
             while True:
                 try:

@@ -197,8 +197,7 @@ class _Worker:
         self._look()
 
     def _forget(self) -> None:
-        """Remove some expired occurrences in one step. Requests that wait to be written are written before the next
-        step."""
+        """Remove some expired occurrences in one step. Requests that wait are written before the next step."""
         self._step()
         self._look()
         if self.expired:
@@ -221,8 +220,7 @@ class _Worker:
             self.settler.submit(self._rebuild)
 
     def _rebuild(self) -> None:
-        """Rebuild the store if few quads are left in it. If the rebuild fails, try again only after many more quads
-        have been removed."""
+        """Rebuild the store if few quads are left in it. After a failure, first wait for many more removals."""
         try:
             removed, left = self.store.files.removed, self._forked(lambda: len(self.store.store))
             self.enough = max(worthwhile(left), removed + removed // 4)
@@ -242,8 +240,7 @@ class _Worker:
         return self.rebuild
 
     def _loaded(self, rebuild: Rebuild) -> bool:
-        """Dump the quads of the old store, and load them into the new store, while the old store is in use. Return True
-        on success."""
+        """Load the remaining quads of the old store, which stays in use, into the new one. Return True on success."""
         try:
             self._forked(lambda: self.store.store.dump(rebuild.dump, ox.RdfFormat.N_QUADS))
             self.store.files.verify()  # otherwise the hashes of the new files would hide damage

@@ -60,8 +60,7 @@ class TimeIndex:
         return named and not any(self._inside(hour, 1) for hour in self._spans.hours())  # old stores have these
 
     def rewritten(self, question: Question) -> Iterator[Rewritten]:
-        """Yield restricted forms of a query. The caller evaluates these forms one after the other, until one returns
-        enough rows."""
+        """Yield restricted forms of a query, which the caller evaluates in turn until one returns enough rows."""
         query = timed(question.text, dict(question.prefixes))
         if query is None:
             return

@@ -51,8 +51,7 @@ def event_triples(derived: Sequence[Derived], vocabulary: EventVocabulary) -> st
 def reading_triples(table: pl.DataFrame, schema: Schema, vocabulary: EventVocabulary) -> str:
     """Write input records as observations. Equal records become a single observation.
 
-    The phenomenon time of an observation is the instant or interval of its record. The result time is the end of the
-    record.
+    The phenomenon time of an observation is the instant or interval of its record. Its result time is the record's end.
     """
     ids = pl.Series(ID, reading_ids(table, schema), dtype=pl.String)
     table = table.with_columns(ids).unique(ID, maintain_order=True)
@@ -193,8 +192,7 @@ def _stamps(columns: Sequence[pl.Series]) -> dict[int, str]:
 
 
 def _instants(stamps: Sequence[str], vocabulary: EventVocabulary) -> Iterator[str]:
-    """Yield the triples of instants, and of the minutes, hours and days that contain them. `stamps`: the instants'
-    texts."""
+    """Yield the triples of instants, and of the minutes, hours and days that contain them. `stamps`: their texts."""
     minutes = dict.fromkeys(stamp[:-11] for stamp in stamps)  # without `:00.000000Z`
     hours = dict.fromkeys(minute[:-3] for minute in minutes)
     span, within = vocabulary.hour(), f"<{TIME}intervalContains>"

@@ -1,5 +1,5 @@
-"""The vocabulary for derived occurrences in RDF. It has IRIs that a program declares with AS, IRIs of standards, and
-IRIs under a base IRI."""
+"""The vocabulary for derived occurrences in RDF: IRIs that a program declares with AS, IRIs of standards, and IRIs
+under a base IRI."""
 
 from __future__ import annotations
 
@@ -49,8 +49,7 @@ class EventVocabulary:
         return f"{self.base}instant/{time}"
 
     def interval(self) -> str:
-        """Return the common prefix of the IRIs of intervals. An interval's beginning, `/` and its end follow, in ISO
-        8601."""
+        """Return the common prefix of intervals' IRIs. The beginning, `/` and the end follow, in ISO 8601."""
         return f"{self.base}interval/"
 
     def hour(self, hour: str = "") -> str:

@@ -92,8 +92,8 @@ class Withdrawals:
         return going + records
 
     def came(self, revision: StoreRevision) -> None:
-        """Record which occurrences of the revision had been withdrawn before. Call this after the triples of the
-        revision were written."""
+        """Record which occurrences of the revision had been withdrawn before, after the revision's triples were
+        written."""
         if next(self._store.quads_for_pattern(None, _OBJECT, None), None) is not None:
             quads: list[ox.Quad] = []
             for id in revision.come:
@@ -121,11 +121,10 @@ class Withdrawals:
         return self._store.quads_for_pattern(ox.NamedNode(change), None, None)
 
     def forget(self, instants: Iterable[Any]) -> None:
-        """Remove expired occurrences and their tombstones from the graphs of revisions. `instants`: the instants that
-        expired.
+        """Remove expired occurrences and their tombstones from the graphs of revisions. `instants`: the expired
+        instants.
 
-        An occurrence expires with the instant at which it ended. If it has no end, it expires with the instant at which
-        it began.
+        An occurrence expires with the instant of its end or, if it has none, of its beginning.
         """
         for instant in instants:
             ended = [q for q in self._store.quads_for_pattern(None, END, instant) if q.graph_name != HERE]

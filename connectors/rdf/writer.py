@@ -1,5 +1,4 @@
-"""Output of derived occurrences to files of RDF. JSON-LD is written at the end, all other formats as the run
-proceeds."""
+"""Output of derived occurrences to files of RDF: JSON-LD at the end, all other formats as the run proceeds."""
 
 from __future__ import annotations
 

@@ -205,8 +205,7 @@ class Batch:
         return block.at(order)
 
     def place_of(self, type: str, row: int) -> tuple[str, int]:
-        """Return the file and the line of the record from which a table row was read. `row`: the index of the table
-        row.
+        """Return the file and the line of the record from which a table row was read. `row`: the row's index.
 
         In contrast to `origin`, the text of the record is not read.
         """
@@ -221,7 +220,7 @@ class Batch:
 
     @property
     def times(self) -> str | None:
-        """The form in which the input writes times (see `cep.connectors.records.times`). It is None if no time was
+        """The form in which the input writes times (see `cep.connectors.records.times`), or None if no time was
         read."""
         return next((block.times for block in self.blocks if block.times), None)
 

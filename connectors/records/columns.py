@@ -87,7 +87,7 @@ class Cells:
         return replace(self, offset=self.offset[:, rows], length=self.length[:, rows], kind=self.kind[:, rows])
 
     def between(self, first: int, beyond: int) -> Cells:
-        """Return the cells of the columns from `first` up to, but not including, `beyond`. The cells must be text
+        """Return the cells of the columns from `first` up to, but not including, `beyond`, which must be text
         fields."""
         here = slice(first, beyond)
         return replace(self, offset=self.offset[here], length=self.length[here], kind=self.kind[here])
@@ -171,8 +171,8 @@ def _series(values: NDArray[Any] | pl.Series, missing: Bools) -> pl.Series:
 
 
 def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
-    """Return the start, the end and the state of each row. The state is GOOD if the row has exactly the times that the
-    schema requires."""
+    """Return the start, the end and the state of each row. The state is GOOD if the row has exactly the required
+    times."""
     keys = time_keys(schema)
     if schema.further:
         time, state = ticks(joined(cells, schema.format, len(keys)), 0, True, schema.format)
@@ -294,8 +294,7 @@ def quoted_numbers(attribute: Attribute, texts: pl.Series) -> tuple[pl.Series, I
 
 
 def joined(cells: Cells, format: TimeFormat | None, columns: int) -> Cells:
-    """Join the first `columns` cells of each row with blanks. These cells are the parts of a time, such as a date and a
-    clock time."""
+    """Join the first `columns` cells of each row with blanks: the parts of a time, such as a date and a clock time."""
     parts = slice(0, columns)
     digits = [(part and whole_digits(part)) or (0, 0) for part in part_patterns(format, columns)]
     where = cells.buffer, cells.offset[parts], cells.length[parts], cells.kind[parts]
@@ -434,8 +433,7 @@ def _raw(cells: Cells, c: int, row: int) -> bytes:
 
 
 def strings(cells: Cells, c: int, rows: Ints) -> tuple[pl.Series, States]:
-    """Return the texts of column `c` in the rows `rows`, and the state of each text. Texts that are missing or BAD
-    become null."""
+    """Return the texts of column `c` in the rows `rows`, or null if missing or BAD, and the state of each text."""
     data, ends, bits, states = copy(
         cells.buffer, cells.offset[c], cells.length[c], cells.kind[c], cells.textual, rows, cells.quote
     )
@@ -446,8 +444,7 @@ def strings(cells: Cells, c: int, rows: Ints) -> tuple[pl.Series, States]:
 
 
 class CellValues:
-    """The values of column `c` of cells, as WHEN conditions test them. A text field also counts as a number or boolean
-    if its text is one."""
+    """The values of column `c` of cells, as WHEN conditions test them. Text fields may be numbers or booleans, too."""
 
     def __init__(self, cells: Cells, c: int) -> None:
         if c in cells.texts:

@@ -1,5 +1,4 @@
-"""Declarations that error messages suggest for undeclared event types. The types of attributes are guessed from
-values."""
+"""Declarations that error messages suggest for undeclared event types. Types are guessed from values."""
 
 from __future__ import annotations
 

@@ -40,8 +40,7 @@ def double_hours(name: str) -> tuple[Ints, Ints]:
 
 
 def _within(times: Ints, begins: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """Find the times that lie in one of several disjoint spans. Return their indices, and for each of them the number
-    of its span.
+    """Find the times that lie in disjoint spans. Return their indices, and for each of them the number of its span.
 
     `begins`, `ends`: the beginning and the end of each span.
     """
@@ -214,8 +213,8 @@ class OrderedIntervals:
 
 
 def _by_clock(start: int, end: int, begin: int, over: int) -> list[tuple[int, int]]:
-    """Return the intervals that a record can mean by its two clock times. `begin`, `over`: the beginning and the end of
-    the double hour's first pass.
+    """Return the intervals that a record can mean by its two clock times. `begin`, `over`: the double hour's first
+    pass.
 
     If the first pass is from 02:00 to 03:00, some meters write this hour as 02:00 to 02:00, and others as 02:00 to
     03:00.
@@ -244,8 +243,7 @@ class FoldedTables:
         }
 
     def remarks(self, file: str) -> list[str]:
-        """Return remarks about event types whose times are descending, and about intervals that could belong to either
-        pass.
+        """Return remarks about event types with descending times, and about intervals that could be in either pass.
 
         If times are descending, the order of records does not show which pass they belong to.
         """

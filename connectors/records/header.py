@@ -1,5 +1,4 @@
-"""Assignment of a file's columns to an event type. It determines the time columns, and reports all missing columns in
-one error."""
+"""Assignment of a file's columns to an event type. All missing columns are reported in one error."""
 
 from __future__ import annotations
 

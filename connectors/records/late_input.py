@@ -21,8 +21,7 @@ UNKNOWN = "a record came late, was corrected or withdrawn"
 
 @dataclass(frozen=True, slots=True)
 class LateInput:
-    """The number of late or withdrawn records, and a description of the first one. The description is a sentence
-    without its full stop."""
+    """The number of late or withdrawn records, and a description of the first one: a sentence without full stop."""
 
     count: int = 0
     first: str = UNKNOWN

@@ -13,8 +13,7 @@ from cep.core.schema import ARRIVAL, Schema
 
 
 def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> Iterator[Batch]:
-    """Yield the rows of all batches in the order of their end, as new batches of about `rows` rows. Each new batch has
-    a watermark.
+    """Yield the rows of all batches in order of their end, as new batches of about `rows` rows with watermarks.
 
     Rows that have the same end are yielded in the same batch. The list `batches` is emptied.
     """

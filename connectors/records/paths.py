@@ -1,5 +1,4 @@
-"""Paths to the values of a record. A path can be a column, a path in nested JSON, a level of an MQTT topic, or a Kafka
-key."""
+"""Paths to the values of a record: columns, paths in nested JSON, levels of an MQTT topic, and Kafka keys."""
 
 from __future__ import annotations
 
@@ -67,8 +66,7 @@ def source_of(attribute: Attribute) -> str:
 
 
 def is_own(attribute: Attribute) -> bool:
-    """Return True if rules can use the attribute. They cannot use `@change`, or the end and the bounds of a fluent's
-    record."""
+    """Return True if rules can use the attribute, unlike `@change` and the end and bounds of a fluent's record."""
     return not attribute.name.startswith("@")
 
 
@@ -79,8 +77,7 @@ def told_name(attribute: Attribute) -> str:
 
 
 def list_of(sources: Sequence[str]) -> Path | None:
-    """Return the path of the list in a record whose elements are events. Return None if each record is an event
-    itself."""
+    """Return the path of the list in a record whose elements are events, or None if each record is an event."""
     steps = next((path(source) for source in sources if EACH in path(source)), None)
     return None if steps is None else steps[: steps.index(EACH)]
 
@@ -95,8 +92,7 @@ def written(steps: Path) -> str:
 
 
 def first_at(value: Any, steps: Path) -> Any:
-    """Return the value that a path selects. Return None if there is no such value. The step `[]` selects the first
-    element of a list."""
+    """Return the value that a path selects, or None if there is none. The step `[]` selects a list's first element."""
     for step in steps:
         if _PLACE.fullmatch(step):
             index = place(step) or 0
@@ -139,8 +135,7 @@ def _near(record: Mapping[str, Any], wanted: str) -> str | None:
 
 
 def has(record: Mapping[str, Any], steps: Path) -> bool:
-    """Return True if a JSON object has a value at a path. The value may be null. In a list, only the first element is
-    examined."""
+    """Return True if a JSON object has a value, even null, at a path. In a list, only the first element counts."""
     above = first_at(record, steps[:-1])
     if (index := place(steps[-1])) is not None:
         return isinstance(above, list) and index < len(above)
@@ -149,8 +144,7 @@ def has(record: Mapping[str, Any], steps: Path) -> bool:
 
 @lru_cache(maxsize=1024)
 def _plain(name: str) -> str:
-    """Convert a name to lower case, and remove word separators. So `deviceId`, `device_id` and `Device ID` become
-    equal."""
+    """Convert a name to lower case without word separators, so that `deviceId` and `Device ID` become equal."""
     return re.sub(r"[-_ ]", "", name).lower()
 
 
@@ -172,6 +166,5 @@ def _leaves(value: Any, above: Path, deep: int = 4) -> Iterator[tuple[Path, Any]
 
 
 def sources(schema: Schema, times: Sequence[str]) -> list[str]:
-    """Return the sources of all values that an event type needs: the times, the attributes, and the values that the
-    WHEN condition tests."""
+    """Return the sources of all values that an event type needs: its times, attributes and tested values (WHEN)."""
     return [*times, *(source_of(attribute) for attribute in schema.attributes), *schema.tested]

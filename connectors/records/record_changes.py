@@ -1,5 +1,4 @@
-"""The records that were added to and removed from the input of a revising engine, after corrections and withdrawals are
-resolved."""
+"""The records added to and removed from the input of a revising engine, after all corrections and withdrawals."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ class RecordChanges:
         engine.follow_input(lambda event, changes: self._changes.append((event, changes)))
 
     def take(self) -> tuple[Frames, Frames]:
-        """Return two sets of tables: the records that were removed, and the records that were added, since the last
-        call.
+        """Return two sets of tables: the records that were removed and those that were added since the last call.
 
         The tables have the same columns as the engine's input tables.
         """

@@ -1,5 +1,4 @@
-"""The tests of WHEN conditions. A WHEN condition decides from a record's values whether the record is an event of a
-given type."""
+"""The tests of WHEN conditions, which decide from a record's values whether it is an event of a given type."""
 
 from __future__ import annotations
 
@@ -103,8 +102,7 @@ def _passes(test: RecordTest, values: Tested) -> Bools:
 
 
 def _equal(wanted: Sequence[int | float | str | bool], values: Tested) -> Bools:
-    """Return a mask of the values that equal one of the constants `wanted`. A text never equals a number, even if it is
-    one."""
+    """Return a mask of the values that equal one of the constants `wanted`. A text never equals a number."""
     equal_any: Bools | None = None
     words = [value for value in wanted if isinstance(value, str)]
     flags = [value for value in wanted if isinstance(value, bool)]

@@ -1,5 +1,4 @@
-"""The reference implementation for reading one record, from JSON or from text fields. The fast readers produce the same
-results."""
+"""The reference implementation for reading one record of JSON or text fields. Fast readers have the same results."""
 
 from __future__ import annotations
 
@@ -148,8 +147,7 @@ def _readable(read: Callable[[], list[Record | Unreadable]]) -> list[Record | Un
 def _tested(
     record: Mapping[str, Any], schema: Schema, envelope: Mapping[str, str | None] | None
 ) -> list[Record | Unreadable]:
-    """Return the events in a record that satisfy the WHEN condition. An event is the record itself or an element of its
-    list."""
+    """Return the events in a record (itself, or elements of its list) that satisfy the WHEN condition."""
 
     def passes(place: int | None = None) -> bool:
         def value(source: str) -> JsonValues:
@@ -179,8 +177,7 @@ def _events(
     envelope: Mapping[str, str | None] | None,
     places: Sequence[int] | None = None,
 ) -> list[Record | Unreadable]:
-    """Return the events of one type in a record. `places`: the indices of the list elements to read, or None to read
-    all."""
+    """Return the events of one type in a record. `places`: the indices of list elements to read, or None for all."""
     own = [source_of(attribute) for attribute in schema.attributes]
     if isinstance(record, Twice):
         keys = {path(source)[0] for source in [*own, *time_keys(schema)]} | set(own)
@@ -228,8 +225,7 @@ def _positional(record: Mapping[str, Any], schema: Schema) -> Record:
 def _event(
     record: Mapping[str, Any], schema: Schema, place: int | None, envelope: Mapping[str, str | None] | None
 ) -> Record:
-    """Read an event from a record. If the declaration reads a list, read the event from the list element at index
-    `place`."""
+    """Read an event from a record or, if the declaration reads a list, from the list element at index `place`."""
 
     def get(source: str) -> Any:
         return record[source] if source in record else _reach(record, path(source), schema, place)
@@ -333,8 +329,8 @@ def parse(line: bytes) -> Any:
 
 
 def table_hint(line: str) -> str:
-    """Return a hint for an error message if a line looks like the header of a table instead of JSON. Otherwise, return
-    an empty text."""
+    """Return a hint for an error message if a line looks like the header of a table instead of JSON, and otherwise
+    ""."""
     match = _HEADER.fullmatch(line)
     if match is None:
         return ""
@@ -391,8 +387,7 @@ def series(attribute: Attribute, values: Sequence[Value]) -> pl.Series:
 
 
 def closest(word: str, words: Sequence[str]) -> str:
-    """Return a hint that names the word in `words` which is most similar to `word`. Return an empty text if none is
-    similar."""
+    """Return a hint that names the word in `words` which is most similar to `word`, or "" if none is similar."""
     near = nearest(word, words)
     return f" (did you mean `{near}`?)" if near else ""
 

@@ -19,8 +19,7 @@ FEW = 10
 """The minimum number of records of an event type. With fewer records, its unused attributes are not reported."""
 
 Lacking = Mapping[str, Mapping[str, str | None]]
-"""The unused attributes of each event type. Each attribute is mapped to a hint that says where its value may be, or to
-None."""
+"""The unused attributes of each event type, each with a hint that says where its value may be, or None."""
 
 
 @dataclass(slots=True)
@@ -53,8 +52,7 @@ class NeverThere:
         return cls({name: some for name, some in lacking.items() if some}, Counter(), {}, tested)
 
     def take(self, batch: Batch) -> None:
-        """Remove the attributes that have a value in the batch from the unused attributes. Columns are tested as a
-        whole, not row by row."""
+        """Remove the attributes that have a value in the batch from the unused ones. Whole columns are tested."""
         for name in self._tested.keys() & batch.tables.keys():
             if batch.tables[name].height:
                 del self._tested[name]
@@ -76,8 +74,7 @@ class NeverThere:
             ]
 
     def lacking(self) -> Lacking:
-        """Return the attributes that have had no value in any record. Each attribute has a hint that says where its
-        value may be."""
+        """Return the attributes that have had no value so far, each with a hint that says where its value may be."""
         return {
             name: {
                 attribute.name: elsewhere(self._firsts[name], replace(attribute, source=source_of(attribute)))
@@ -88,8 +85,8 @@ class NeverThere:
         }
 
     def remarks(self) -> list[str]:
-        """Return remarks about unused attributes and event types. Attributes of event types with fewer than `FEW`
-        records are left out."""
+        """Return remarks about unused attributes and event types, except attributes of types with fewer than `FEW`
+        records."""
         sources = {
             name: {attribute.name: source_of(attribute) for attribute in lacking}
             for name, lacking in self._lacking.items()

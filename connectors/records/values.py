@@ -1,5 +1,4 @@
-"""The reference implementation for reading one value, from JSON or from a text field. The fast readers produce the same
-results."""
+"""The reference implementation for reading one value of JSON or a text field. Fast readers have the same results."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASC
 class Unreadable(Exception):
     """The error for a record that is not a valid event of the program.
 
-    `code`: the kind of the error, such as json, object, type, time, ill-typed, args, row, utf-8 or long. `reason`: the
+    `code`: the kind of the error: json, object, type, time, ill-typed, args, row, utf-8, long. `reason`: the
     explanation.
     """
 
@@ -39,8 +38,7 @@ class Unreadable(Exception):
         self.reason = reason
 
     def kept(self) -> Unreadable:
-        """Return a copy without a traceback. A traceback references stack frames, which would slow down the garbage
-        collector."""
+        """Return a copy without a traceback, whose stack frames would slow down the garbage collector."""
         return Unreadable(self.code, self.reason)
 
 
@@ -90,8 +88,7 @@ def written_time(value: int | str, pattern: str | None) -> str:
 
 
 def text_time(key: str, text: str, format: TimeFormat | None = None, point: str = ".") -> int:
-    """Convert a time in a text field to microseconds. If `format` is None, the text is a number of seconds, or in ISO
-    8601.
+    """Convert a time in a text field to microseconds. If `format` is None, it is in seconds or in ISO 8601.
 
     Blanks around the time are ignored. If the format is a pattern, leading zeros are added to a number.
     """
@@ -245,8 +242,7 @@ def _boolean(text: str) -> bool:
 
 
 def _length(text: str, format: TimeFormat | None) -> int:
-    """Convert a number to microseconds. The number is in the unit of the format, or in seconds if the format has no
-    unit."""
+    """Convert a number to microseconds. Its unit is that of the format, or a second if the format has none."""
     return scaled(text, power(SHIFTS["s" if format is None or format.unit is None else format.unit]))
 
 

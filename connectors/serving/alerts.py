@@ -29,8 +29,7 @@ from cep.rules.alert import SEVERITIES
 
 State = Literal["pending", "firing", "kept", "resolved", "withdrawn"]
 EPISODES = 20
-"""The maximum number of earlier or later alerts that are listed together with an alert. They have the same name and key
-as the alert."""
+"""The maximum number of earlier or later alerts of the same name and key that are listed with an alert."""
 
 _PAGE = 500
 _SAFE = {"Cache-Control": "no-store"}
@@ -94,8 +93,7 @@ class Said(BaseModel):
 
 
 class Assigned(Said):
-    """A request body that names the person to whom an alert is assigned. The value `null` means that nobody is
-    assigned."""
+    """A request body that names the person to whom an alert is assigned, or `null` for nobody."""
 
     to: Annotated[str, Field(max_length=64)] | None
 
@@ -473,8 +471,7 @@ def standing(change: AlertChange) -> State:
 
 
 def alert_view(entry: OutboxEntry, handling: Handling, origin: Publisher) -> dict[str, Any]:
-    """Return the current state of an alert as JSON. `labels` contains all labels that the matchers of silences can
-    compare."""
+    """Return the current state of an alert as JSON. `labels` contains all labels that matchers can compare."""
     change = entry.change
     return {
         **document(change, origin.status, origin.page(change)),

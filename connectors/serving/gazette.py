@@ -158,8 +158,7 @@ class Gazette:
         return cls(points, names, identified, known, tuple(attributions(knowledge)))
 
     def thing(self, subject: str) -> str | None:
-        """Return the IRI of the thing that a subject names. Return None if the knowledge has no coordinates of this
-        thing."""
+        """Return the IRI of the thing that a subject names, or None if the knowledge has no coordinates of it."""
         if subject in self.points:
             return subject
         return self.identified.get(subject)

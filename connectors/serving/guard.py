@@ -27,16 +27,14 @@ OPEN = frozenset(("/health", "/ready"))
 STREAMS = frozenset(("/api/stream", "/feeds/events", "/sparql/subscribe"))
 """The paths whose responses are endless streams. A client may keep only a limited number of them open."""
 QUERIES = "/sparql"
-"""The path of queries. A response may take long to begin. Until it begins, the server checks whether the client still
-has access."""
+"""The path of queries. Until a response begins, the server checks whether the client still has access."""
 UNKNOWN = "the token is not known\n"
 MANY = 200
 """The default number of streams that a client on another machine may keep open."""
 HEAD = 1 << 18
 """The maximum size of a request's first line and headers, in bytes."""
 SECONDS = 30.0
-"""The number of seconds within which the headers of a request must arrive. The body must arrive within the same time
-after the headers."""
+"""The number of seconds within which a request's headers must arrive, and then its body."""
 
 USER = "x-forwarded-user"
 """The header in which a proxy sends the user's name."""
@@ -269,8 +267,7 @@ async def _until(people: People, revoked: Callable[[], bool]) -> AsyncIterator[N
 class RememberPeer:
     """Middleware that stores the address from which the connection comes.
 
-    It must run before the middleware that trusts proxies. That middleware replaces the address by the one in the
-    proxy's headers.
+    It must run before the middleware that trusts proxies, which replaces the address by the one in a header.
     """
 
     def __init__(self, app: ASGIApp) -> None:

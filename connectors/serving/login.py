@@ -63,8 +63,7 @@ _HEADERS = {
 
 
 def login_form(reason: str = "") -> Response:
-    """Return the login form. `reason`: the reason why the browser's token is not sufficient; empty if the browser sent
-    no token."""
+    """Return the login form. `reason`: the reason why the browser's token is not sufficient, or ""."""
     return HTMLResponse(
         _PAGE.replace("@reason@", _WRONG % reason if reason else _MISSING), 401, {**CHALLENGE, **_HEADERS}
     )
@@ -89,8 +88,7 @@ def login_reason(scope: Scope, cookie: bool, token_in_address: bool) -> str:
 
 
 def wants_form(scope: Scope) -> bool:
-    """Return True if the request comes from a browser that loads the page. Return False if another program sent the
-    request."""
+    """Return True if the request comes from a browser that loads the page, and not from another program."""
     return scope["method"] in ("GET", "HEAD") and "text/html" in Headers(scope=scope).get("accept", "")
 
 
@@ -116,8 +114,8 @@ def _cookie(value: str, seconds: int, scope: Scope) -> str:
 
 
 async def log_in(people: People, request: Request, seconds: float) -> Response:
-    """Process the login form. If the token is valid, set the cookie and redirect to the page. Otherwise show the form
-    again.
+    """Process the login form. If the token is valid, set the cookie and redirect to the page. Otherwise repeat the
+    form.
 
     `seconds`: the time limit for receiving the form.
     """

@@ -31,8 +31,7 @@ def negotiated(headers: Headers, known: Mapping[str, str], otherwise: str = "") 
 
 
 def ranges(lines: Sequence[str]) -> list[tuple[str, float]] | None:
-    """Parse the media ranges of a header `Accept`, each with its weight. Other parameters of the media ranges are
-    dropped.
+    """Parse the media ranges of a header `Accept`, each with its weight. Other parameters are dropped.
 
     `lines`: the values of the header. Return None if the header is missing or empty.
     """

@@ -40,8 +40,7 @@ _TOKENS = {
 def route_responses(*kinds: str, json: Mapping[str, Any] | None = None, **refusals: str) -> Responses:
     """Describe the responses of a route.
 
-    `kinds`: the media types. `json`: the schema of a JSON response. `refusals`: the reason of each error status
-    (`_404="..."`).
+    `kinds`: the media types. `json`: the schema of JSON. `refusals`: the reason of each error status (`_404="..."`).
     """
     schemas = {"application/json": dict(json or {})}
     content = {kind: {"schema": schemas.get(kind, {"type": "string"})} for kind in kinds}

@@ -271,8 +271,7 @@ async def _frames(scene: Scene, run: str, place: str) -> AsyncIterator[bytes]:
 
 
 def _number(run: str, place: str) -> int | None:
-    """Return the number of the last change that a client has received. Return None if the client received it from
-    another run.
+    """Return the number of the last change that a client has received, or None if it was received from another run.
 
     `run`: the id of this run. `place`: the client's position, which contains the id of the client's run.
     """

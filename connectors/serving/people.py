@@ -57,8 +57,7 @@ class Person:
 class People:
     """The people who may use a server, and their tokens. A proxy authenticates people who have no token.
 
-    A received token is always compared with all known tokens. So the response time does not reveal anything about the
-    tokens.
+    A received token is compared with all known tokens, so the response time reveals nothing about them.
     """
 
     def __init__(self, tokens: Mapping[Person, str]) -> None:
@@ -92,8 +91,7 @@ class People:
         return [person.name for person in self._named]
 
     def by_name(self, name: str) -> Person:
-        """Return the person whose name a trusted proxy sent. A person who is not in the file gets the role of a
-        viewer."""
+        """Return the person whose name a trusted proxy sent. A person who is not in the file is a viewer."""
         persons = [person for person in self._named if person.name == name]
         return persons[0] if persons else Person(_NO_NAME.sub("_", name)[:64], Role.VIEWER)
 
@@ -106,8 +104,7 @@ class People:
         return owner
 
     def with_cookie(self, value: str) -> Person | None:
-        """Return the person whose token belongs to a cookie's value (see `cookie_value`). Return None if there is no
-        such person."""
+        """Return the person whose token belongs to a cookie's value (see `cookie_value`), or None if there is none."""
         brought, owner = value.encode(), None
         for person, _, own in self._tokens:
             if hmac.compare_digest(brought, own):
@@ -116,8 +113,7 @@ class People:
 
 
 def cookie_value(token: str) -> str:
-    """Return the value of the cookie for a token. The value depends only on the token, so a restart of the server does
-    not invalidate it."""
+    """Return the value of the cookie for a token. It stays valid when the server restarts."""
     return hmac.digest(token.encode(), b"the cookie of semcep's page", "sha256").hex()
 
 
@@ -192,8 +188,7 @@ def person_of(request: Request) -> Person | None:
 
 
 def require(request: Request, role: Role, what: str) -> Person:
-    """Return the person who sent the request. Raises HTTPException (403) if the person may not perform the action
-    `what`.
+    """Return the person who sent the request. Raises HTTPException (403) if the action `what` is forbidden.
 
     An action is forbidden if the person does not have the role, if the server has no tokens, or if a page of another
     site sent the request.

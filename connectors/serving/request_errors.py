@@ -61,8 +61,7 @@ def _says_json(request: Request) -> bool:
 
 
 def refuse_unknown_parameters(request: Request) -> None:
-    """Raise HTTPException (422) if the address has a parameter that the route does not know. FastAPI would ignore
-    it."""
+    """Raise HTTPException (422) if the address has an unknown parameter, which FastAPI would ignore."""
     known = [query_param.alias for query_param in request.scope["route"].dependant.query_params]
     for name in request.query_params:
         if name not in known:
@@ -112,8 +111,7 @@ _REASONS = {
     "model": "is not an object",
     "dict": "is not an object",
 }
-"""The texts that replace the messages of pydantic. A key is the type of a pydantic error, or the first word of this
-type."""
+"""The texts that replace the messages of pydantic, by the type of the error or its first word."""
 
 
 def _reason(error: Mapping[str, Any]) -> str:

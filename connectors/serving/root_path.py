@@ -14,8 +14,7 @@ _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
 
 def root(text: str) -> str:
-    """Return a path without its final slash, such as `/semcep`; empty for `/`. Raises CepError if the text is not a
-    path."""
+    """Return a path like `/semcep` without its final slash, or "" for `/`. Raises CepError if it is not a path."""
     path = text.rstrip("/")
     if not _PATH.fullmatch(path) or {"..", "."} & set(path.split("/")):
         hint = "use the path that browsers request, with a leading slash: `--root-path /semcep`"
@@ -24,8 +23,7 @@ def root(text: str) -> str:
 
 
 class RootPath:
-    """Middleware that sets the path below which a proxy publishes the application, so that links work for clients of
-    the proxy.
+    """Middleware that sets the path below which a proxy publishes the application, so that links work behind the proxy.
 
     The proxy may remove the path from requests (`proxy_pass http://127.0.0.1:8000/;`) or leave it. Clients that connect
     directly do not use the path. A request for the path itself is redirected to the page.

@@ -143,8 +143,7 @@ class Scene:
             self._add(held)
 
     def go_on(self, before: Scene) -> None:
-        """Copy the state of the page from the scene of the previous program. The previous scene must have no listeners
-        any more."""
+        """Copy the state of the page from the previous program's scene, which must have no listeners any more."""
         with self.lock, before.lock:
             self.number, self._gone = before.number + 1, before._gone
             self.events, self._ids, self.withdrawn = before.events, before._ids, before.withdrawn

@@ -247,8 +247,7 @@ def router(subscriptions: Subscriptions, options: SparqlOptions) -> APIRouter:
 def events_named(query: str, prefixes: Mapping[str, str], iris: Mapping[str, str]) -> frozenset[str] | None:
     """Return the events whose classes or properties a query names, or None if it names none.
 
-    `prefixes`: the prefixes that the query may use without a declaration. `iris`: for each IRI of a class or property,
-    its event.
+    `prefixes`: prefixes that the query need not declare. `iris`: the event of each IRI of a class or property.
     """
     known, names, declared = dict(prefixes), set(), ""
     for token in tokens(query):

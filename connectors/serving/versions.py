@@ -1,5 +1,4 @@
-"""The versions of a program that a server has run: their texts, their authors, and the times from which they are
-valid."""
+"""The versions of a program that a server has run: their texts, authors, and times from which they are valid."""
 
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ class Versions:
         return sorted(int(path.stem) for path in self._folder.glob("*.json") if path.stem.isdecimal())
 
     def read(self, number: int) -> Version | None:
-        """Read the version with this number. Return None if it does not exist. Raises CepError if its file is
+        """Read the version with this number, or return None if there is none. Raises CepError if its file is
         damaged."""
         path = self._folder / f"{number}.json"
         try:

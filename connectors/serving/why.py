@@ -1,5 +1,4 @@
-"""`/why/{id}` and `/why-not`: explanations of why an event was derived, or why it was not derived. The engine is read
-between two batches."""
+"""`/why/{id}` and `/why-not`: why an event was derived, or why not. The engine is read between two batches."""
 
 from __future__ import annotations
 
@@ -212,8 +211,7 @@ class Questions:
                 self._waiting -= 1
 
     def _origin(self, record: Occurrence) -> tuple[str, int] | None:
-        """Return the file name and line of a record. The names of folders are left out, because clients must not see
-        them."""
+        """Return the file name and line of a record, without folders, which clients must not see."""
         return None if self.origins is None else self.origins.named(record)
 
     def close(self) -> None:

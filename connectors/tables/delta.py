@@ -99,8 +99,7 @@ def _kind(type: pa.DataType) -> str:
 
 
 def is_added(name: TableName, number: int = 1) -> bool:
-    """Return True if the table contains a commit that added rows under the name `name.append`, and whose number is
-    `number` or greater."""
+    """Return True if the table contains a commit under the name `name.append` whose number is at least `number`."""
     return name.append is not None and added(name, table(name), number)
 
 

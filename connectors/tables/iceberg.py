@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 TRIES = 10
-"""The maximum number of attempts to add rows. An attempt fails if another process changes the table at the same
-time."""
+"""The maximum number of attempts to add rows, which fail if another process changes the table at the same time."""
 
 _PAUSE, _LONGEST = 0.05, 2.0  # the first and the longest pause between tries, in seconds
 _SMALL = 1 << 25  # files with fewer bytes are merged
@@ -46,14 +45,12 @@ def table(name: TableName) -> Table | None:
 
 
 def check(name: TableName, schema: pa.Schema | None = None) -> None:
-    """Raise CepError if the table cannot be read, or if its catalog does not exist. The columns are only checked by
-    `write`."""
+    """Raise CepError if the table cannot be read, or its catalog does not exist. Only `write` checks columns."""
     table(name)
 
 
 def is_added(name: TableName, number: int = 1) -> bool:
-    """Return True if the table contains a commit that added rows under the name `name.append`, and whose number is
-    `number` or greater."""
+    """Return True if the table contains a commit under the name `name.append` whose number is at least `number`."""
     return name.append is not None and _added(name, table(name), number)
 
 
@@ -89,8 +86,7 @@ def write(name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int
 
 
 def compact(name: TableName) -> None:
-    """Merge small files into larger files if the table has at least `name.compact` small files. The commit does not
-    change any row.
+    """Merge small files into larger ones if there are at least `name.compact`. The commit does not change any row.
 
     The files are not merged if the table has partitions, or if another process changes the table at the same time.
     Raise CepError if the merge fails.

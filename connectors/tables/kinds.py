@@ -15,12 +15,10 @@ class TableKind(Protocol):
     """The functions that the module for each kind of table provides."""
 
     def check(self, name: TableName, schema: pa.Schema | None = None) -> None:
-        """Raise CepError if rows cannot be written to the table. `schema`: the columns of the rows, or None if
-        unknown."""
+        """Raise CepError if rows cannot be written to the table. `schema`: the columns of the rows, or None."""
 
     def is_added(self, name: TableName, number: int = 1) -> bool:
-        """Return True if the table contains a commit that added rows under the name `name.append`, and whose number is
-        `number` or greater."""
+        """Return True if the table contains a commit under the name `name.append` whose number is at least `number`."""
 
     def write(self, name: TableName, rows: Callable[[], pa.RecordBatchReader], number: int = 1) -> None:
         """Write rows to a table in one commit, which gets the number `number`.

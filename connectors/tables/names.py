@@ -44,8 +44,7 @@ class TableName:
 
 
 def is_table(text: str) -> bool:
-    """Return True if the text names a table that has transactions, in contrast to a file. `text`: an input or
-    output."""
+    """Return True if an input or output names a table that has transactions, and not a file."""
     kind, colon, _ = text.partition(":")
     return bool(colon) and kind in KINDS
 

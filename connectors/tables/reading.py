@@ -1,5 +1,4 @@
-"""Delta and Iceberg tables as inputs. The Parquet files that contain a table's current rows are found, and then read
-like other files."""
+"""Delta and Iceberg tables as inputs. The Parquet files that contain a table's rows are read like other files."""
 
 from __future__ import annotations
 
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _UNREAD = ("deletionVectors", "columnMapping")
-"""Features of Delta tables that are not supported. In a table that uses them, the rows cannot be read from the Parquet
-files alone."""
+"""Unsupported features of Delta tables, with which rows cannot be read from the Parquet files alone."""
 
 
 def table_files(name: TableName) -> list[str]:

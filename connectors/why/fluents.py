@@ -48,8 +48,8 @@ def name_of(schema: Schema) -> str:
 def fluent_text(schema: Schema, values: list[str], kind: Value) -> str:
     """Return a fluent as a rule writes it: `moving("v1")`, `location("ann") = "pub"`, `BEGIN OF moving("v1")`.
 
-    `values`: the values of all columns of the fluent's table. `kind`: for a table of beginnings and ends, the kind of
-    the change.
+    `values`: the values of all columns of the fluent's table. `kind`: the kind of the change, if the table contains
+    beginnings and ends.
     """
     fluent = schema.fluent
     assert fluent is not None, "it is a fluent's"

@@ -34,8 +34,8 @@ def _changes(node: Explained, width: int) -> list[str]:
 
 
 def refusals(answer: Explained, width: int = WIDTH) -> list[str]:
-    """Return the lines of text that explain, for each rule, why it did not derive an event. If the event was derived,
-    the lines say so."""
+    """Return the lines that explain, for each rule, why it did not derive an event, or that say that the event was
+    derived."""
     when = "" if answer["at"] is None else f" at {' to '.join(map(str, dict.fromkeys(answer['at'])))}"
     if answer["exists"]:
         lines = [f"{answer['asked']} {'holds' if answer.get('fluent') else 'is there'}{when}:"]
@@ -232,8 +232,7 @@ def _deadline(node: Explained, depth: int, width: int) -> Iterator[str]:
 
 
 def _link(link: Explained, answer: tuple[int, int], depth: int, width: int) -> Generator[str, None, tuple[int, int]]:
-    """Yield the lines of one link in a chain of events. The lines include the link's rule only if it differs from the
-    rule of the next link.
+    """Yield the lines of one link in a chain of events, with its rule only if the next link has another rule.
 
     `answer`: the line and column of the next link's rule. Returns the line and column of this link's rule.
     """

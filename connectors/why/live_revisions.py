@@ -1,5 +1,4 @@
-"""The late, corrected and withdrawn records of a server, and the changes of derived events that they caused. `/why`
-reports these changes."""
+"""The late, corrected and withdrawn records of a server, and the changes that they caused, which `/why` reports."""
 
 from __future__ import annotations
 

@@ -62,7 +62,6 @@ class Origins:
             return self.names.get(file, file), line
 
     def named(self, record: Occurrence) -> tuple[str, int] | None:
-        """Return the file and line of a record. Return only the name of the file, because its folders exist on this
-        machine only."""
+        """Return the file name and line of a record, without folders, which exist only on this machine."""
         origin = self(record)
         return origin if origin is None or "://" in origin[0] else (Path(origin[0]).name, origin[1])

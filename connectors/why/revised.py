@@ -49,8 +49,7 @@ def of_record(explainer: Explainer, occurrence: Occurrence) -> Json:
 
 
 def of_event(explainer: Explainer, id: str) -> list[Json]:
-    """Return the changes of a derived event as JSON. The list is empty if no late or corrected record has changed the
-    event."""
+    """Return the changes of a derived event by late or corrected records as JSON. The list may be empty."""
     changes = [] if explainer.revisions is None else explainer.revisions.changes(id)
     if all(change.why is None for change in changes):
         return []
@@ -67,8 +66,7 @@ def of_event(explainer: Explainer, id: str) -> list[Json]:
 
 
 def withdrawn(explainer: Explainer, question: EventQuestion | str) -> list[Json]:
-    """Return the withdrawn events that match a question or have an `@id`, as JSON. The event that was withdrawn last
-    comes first."""
+    """Return the withdrawn events that match a question or have an `@id`, as JSON, last withdrawal first."""
     last: dict[str, DerivedChange] = {}
     for change in () if explainer.revisions is None else explainer.revisions.reported:
         if (

@@ -304,8 +304,7 @@ class Explainer:
     def event_text(self, event: str, fixed: Mapping[int, Value], names: Mapping[int, str] | None = None) -> str:
         """Return an event as text, such as `warning("EWR", _)`.
 
-        `fixed`: the known values of its arguments, by position. `names`: names of variables to show in place of unknown
-        values, by position.
+        `fixed`: known values of its arguments, by position. `names`: names of variables for the others, by position.
         """
         schema = self.engine.plan.schemas[event]
         told = {} if names is None else names
@@ -321,8 +320,7 @@ class Explainer:
         return self.event_text(occurrence.event, dict(enumerate(occurrence.args)))
 
     def pattern_text(self, pattern: Pattern, bound: BoundValues) -> str:
-        """Return a pattern as the author wrote it. If the pattern is a single event, the text contains the known values
-        of its arguments."""
+        """Return a pattern as the author wrote it. A single event is written with the known values of its arguments."""
         parts = pattern.properties().parts
         if len(parts) == 1 and parts[0].span == pattern.span:  # the text is an event alone
             return self.pattern_text(parts[0], bound)
@@ -428,8 +426,7 @@ def _twice(pattern: Pattern) -> dict[int, str]:
 
 
 def own_name(name: str) -> str:
-    """Return the name that a variable has in the program. The plan contains renamed copies of variables if a pattern is
-    repeated."""
+    """Return the name that a variable has in the program. The plan renames variables of repeated patterns."""
     return name.partition("'")[0]
 
 

@@ -21,8 +21,7 @@ _TYPES: Mapping[str, pa.DataType] = {
 BOUNDS = "bounds"
 """The column that contains the bounds of a fluent's intervals, such as `[)`."""
 TIMES = ("start", "end", "time")
-"""The columns that contain times. Events and intervals have `start` and `end`. Single beginnings and ends of intervals
-have `time`."""
+"""The columns that contain times: `start` and `end` of events and intervals, `time` of beginnings and ends."""
 
 
 class ParquetLayout:
@@ -57,8 +56,7 @@ class ParquetLayout:
         self.schema = pa.schema([(name, _TYPES.get(type, pa.string())) for name, type in fields])
 
     def table(self, event: str, table: pl.DataFrame) -> pa.Table:
-        """Return a copy of an event type's table that has the columns of all event types. The additional columns are
-        null."""
+        """Return a copy of an event type's table that also has the columns of other event types, filled with null."""
         arrow_table = typed(table, self._schemas[event]).to_arrow().cast(arrow(self._schemas[event]))
         arrow_table = arrow_table.rename_columns(
             [self.names[event].get(name, name) for name in arrow_table.column_names]

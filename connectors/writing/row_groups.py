@@ -50,8 +50,7 @@ class ParquetGroups:
         self._under_way: Future[None] | None = None
 
     def write_beside(self) -> None:
-        """From now on, write row groups in a thread. If the thread fails to write a group, `add` or `close` raises the
-        error later."""
+        """From now on, write row groups in a thread. If this fails, `add` or `close` raises the error later."""
         self._thread = ThreadPoolExecutor(1, "parquet")
 
     def add(self, table: pl.DataFrame) -> None:

@@ -22,15 +22,13 @@ _ATOM = re.compile(r"[a-z]\w*", re.ASCII)
 
 
 def tick_of(inputs: Mapping[str, Schema]) -> int:
-    """Return the length of a tick in microseconds. The declarations of the inputs define it. The default is one
-    second."""
+    """Return the length of a tick in microseconds that the inputs' declarations define, by default one second."""
     ticks = (schema.records.option("tick") for schema in inputs.values() if schema.records is not None)
     return int(next((tick for tick in ticks if tick), SECOND))
 
 
 class RtecWriter(Writer):
-    """A writer of derived events to the file `path`, or to standard output if `path` is `-`. Each row is written as a
-    clause."""
+    """A writer of derived events to the file `path`, or to standard output (`-`). Each row becomes a clause."""
 
     def __init__(
         self, path: str, schemas: Mapping[str, Schema], tick: int, opening: Callable[[str], None] | None = None

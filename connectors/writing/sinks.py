@@ -62,8 +62,7 @@ class Sink:
                 self._file.close()
 
     def discard(self) -> None:
-        """Close the output without completing it. If the path is the address of a stored object, nothing is
-        uploaded."""
+        """Close the output without completing it. Nothing is uploaded to the address of a stored object."""
         if isinstance(self._file, Upload):
             self._file.discard()
         else:
@@ -90,8 +89,7 @@ def writing(path: str) -> Iterator[None]:
 
 
 def unwritable(path: str, error: OSError) -> CepError:
-    """Return the error to raise if a file cannot be written, or standard output (`-`). Its message contains the
-    reason."""
+    """Return the error for a file, or standard output (`-`), that cannot be written, with the reason."""
     if isinstance(error, StorageError):
         return CepError(f"cannot write {path}: {error.strerror}", hint=error.hint, code="output")
     reason = os.strerror(error.errno) if error.errno else str(error)

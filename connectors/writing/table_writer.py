@@ -41,8 +41,7 @@ class TableWriter:
     """
 
     def __init__(self, text: str, schemas: Mapping[str, Schema], inputs: Mapping[str, Schema] | None = None) -> None:
-        """Prepare to write to a table. Raises CepError if `text` is not the name of a table, or the table cannot be
-        read."""
+        """Prepare to write to the table named by `text`. Raises CepError if the name is wrong or reading it fails."""
         self.name: TableName = table_name(text)
         self.times = "iso"
         self.counts = dict.fromkeys(schemas, 0)

@@ -1,5 +1,4 @@
-"""Choice of the format in which an output writes times. It is the format of the input, ISO 8601, or numbers in a
-unit."""
+"""Choice of the format in which an output writes times: that of the input, ISO 8601, or numbers in a unit."""
 
 from __future__ import annotations
 

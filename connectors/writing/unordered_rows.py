@@ -12,8 +12,7 @@ import pyarrow as pa
 from cep.connectors.writing.json_lines import Ints, TextPieces, one_array
 
 PIECE = 1 << 14
-"""The number of rows whose texts are copied at a time. It is small, so that these texts are close together in
-memory."""
+"""The number of rows whose texts are copied at a time, so few that these texts are close together in memory."""
 
 
 class WrittenRows(pl.DataFrame):
@@ -28,8 +27,7 @@ class WrittenRows(pl.DataFrame):
 
     @classmethod
     def of(cls, times: pl.DataFrame, parts: Sequence[TextPieces], order: Ints | None = None) -> Self:
-        """Create a table from the times and the texts of rows. If `order` is None, the texts are in the order of the
-        rows."""
+        """Create a table from the times and texts of rows. If `order` is None, both are in the same order."""
         rows = cls(times)
         rows.parts = parts
         rows.order = np.arange(times.height) if order is None else order

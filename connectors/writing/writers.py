@@ -1,5 +1,4 @@
-"""Writers of derived events to JSON Lines, CSV and Parquet files. If a run is stopped, each file still ends with a
-whole line."""
+"""Writers of derived events to JSON Lines, CSV and Parquet. After a stopped run, each file ends with a whole line."""
 
 from __future__ import annotations
 
@@ -155,14 +154,13 @@ class Writer:
 
     @property
     def of_rows(self) -> str | None:
-        """The format to which other processes may convert rows (`written_rows`). It is None if this writer must convert
-        them itself."""
+        """The format to which other processes may convert rows (`written_rows`), or None if they must not convert
+        rows."""
         plain = self.format != "parquet" and self._inputs is None
         return self.format if plain and not any(isinstance(sink, Sending) for sink in self._sinks.values()) else None
 
     def write_beside(self) -> None:
-        """From now on, write the row groups of each Parquet file in a thread of its own, while the caller collects the
-        next row group."""
+        """From now on, write each Parquet file's row groups in a thread, while the caller collects the next one."""
         for group in self._groups.values() if self.format == "parquet" else ():
             group.write_beside()
 
@@ -174,8 +172,7 @@ class Writer:
                 group.close()
 
     def discard(self) -> None:
-        """Close the files without completing them. If the path is the address of a stored object, nothing is
-        uploaded."""
+        """Close the files without completing them. Nothing is uploaded to the address of a stored object."""
         for output in (*self._sinks.values(), *(self._groups.values() if self.format == "parquet" else ())):
             output.discard()
 
@@ -293,8 +290,7 @@ def _json_rows(type: str, table: pl.DataFrame, schema: Schema, times: str, linea
 
 
 def json_lines(tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema], times: str, lineage: bool) -> bytes:
-    """Convert derived events to lines of JSON, sorted by (end, start, type). Withdrawn rows are placed before all other
-    rows.
+    """Convert derived events to lines of JSON, sorted by (end, start, type). Withdrawn rows come first.
 
     `times`: the format of times. `lineage`: True if the tables have a lineage column.
     """
@@ -336,8 +332,7 @@ def time_columns(schema: Schema) -> list[str]:
 
 
 def _more(schema: Schema) -> list[str]:
-    """Return the columns that are neither times nor attributes. Only fluents have such a column: the bounds of their
-    intervals."""
+    """Return the columns that are neither times nor attributes: the bounds of intervals, for a fluent."""
     return [] if schema.fluent is None else ["bounds"]
 
 

@@ -98,8 +98,7 @@ PROPERTIES = (
     Property(OWN + "iata", "iata", XSD + "string"),
     Property(OWN + "local", "local", XSD + "string"),
 )
-"""For each column of `features`, the property that it becomes. The columns `icao`, `iata` and `local` are codes of
-aerodromes."""
+"""The property that each column of `features` becomes. `icao`, `iata` and `local` are codes of aerodromes."""
 
 CODE_PROPERTIES = (
     Property(RDF_TYPE, "type"),
@@ -153,8 +152,7 @@ def concat_triples(parts: Sequence[TripleColumns]) -> TripleColumns:
 
 
 def digits(numbers: pl.Series) -> pl.Series:
-    """Convert numbers to texts as in xsd:integer and xsd:decimal: without an exponent, and with only as many digits as
-    needed."""
+    """Convert numbers to texts as in xsd:integer and xsd:decimal, without exponent and superfluous digits."""
     texts = numbers.cast(pl.String)
     if not numbers.dtype.is_float():
         return texts

@@ -1,5 +1,4 @@
-"""Conversion of a GeoNames dump to a gazetteer that also contains the administrative divisions to which the places
-belong."""
+"""Conversion of a GeoNames dump to a gazetteer that also contains the administrative divisions of places."""
 
 from __future__ import annotations
 

@@ -55,8 +55,7 @@ def answered(
 
 
 def spanned(terms: Terms, spans: ValidTimeRows, pool: Pool) -> Spanned:
-    """Convert rows of ids with valid times to rows of values with valid times. The result is sorted as by
-    `answered`."""
+    """Convert rows of ids with valid times to rows of values with valid times, sorted as by `answered`."""
     types, values = terms.columns(spans.columns, pool)
     ranks = tuple(rank(column, type, pool).to_numpy() for type, column in zip(types, values))
     united, first = ValidTimeRows(ranks, spans.since, spans.until).united()

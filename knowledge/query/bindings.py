@@ -1,5 +1,4 @@
-"""Evaluation of basic graph patterns as joins of columns. The smallest join is evaluated first, and each join uses a
-sorted index."""
+"""Evaluation of basic graph patterns as joins of columns with sorted indexes, the smallest join first."""
 
 from __future__ import annotations
 

@@ -79,8 +79,7 @@ def _groups(text: str, block: NestedGroup, around: GroupPattern) -> Iterator[Gro
 
 
 def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) -> None:
-    """Raise CepError if parts of a group share no variable and their product is too large. This is checked before
-    anything is joined.
+    """Raise CepError, before any join, if parts of a group share no variable and their product is too large.
 
     If a FILTER or BIND relates the parts, the product may have up to `most` rows.
     """
@@ -106,8 +105,7 @@ def refuse_products(graph: Graph, store: ox.Store, source: Source, most: int) ->
 
 
 def _factors(text: str, group: GroupPattern, without: GroupElement | None = None) -> list[_Factor]:
-    """Combine the elements and links of a group that share variables. Return the resulting factors, between which no
-    variable is shared.
+    """Combine the elements and links of a group that share variables, and return the resulting factors.
 
     `without`: an element to leave out.
     """
@@ -156,8 +154,7 @@ def query_count(query: str, graph: Graph, store: ox.Store) -> int:
 
 
 def pattern_excerpt(graph: Graph, start: int, end: int) -> tuple[SparqlToken, str]:
-    """Return a part of a pattern as a token, and its text for error messages. `start`, `end`: the offsets of this part
-    in the pattern's text."""
+    """Return the part of a pattern from offset `start` to `end` as a token, and its text for error messages."""
     text = " ".join(graph.text[start:end].split())
     return SparqlToken("part", "", start, end), text if len(text) <= 40 else text[:37] + "..."
 

@@ -1,5 +1,4 @@
-"""Diagnostics for a pattern or query that is not valid SPARQL: the first mistake, its position, and how to correct
-it."""
+"""Diagnostics for a pattern or query that is not valid SPARQL: the first mistake, its position, a correction."""
 
 from __future__ import annotations
 
@@ -37,16 +36,14 @@ class Diagnostic(Exception):
 
 
 def first_error(text: str, prefixes: Collection[str], offset: int) -> Diagnostic:
-    """Return the first mistake in a pattern that Oxigraph refuses. `offset`: the position where Oxigraph's parser
-    stopped."""
+    """Return the first mistake in a pattern that Oxigraph's parser refuses and where it stops at `offset`."""
     words = tokens(text)
     diagnostic = _first(words, prefixes)
     return diagnostic or _unexpected(words, offset)
 
 
 def first_query_error(text: str, prefixes: Collection[str], offset: int) -> Diagnostic:
-    """Return the first mistake in a query that Oxigraph refuses. `offset`: the position where Oxigraph's parser
-    stopped.
+    """Return the first mistake in a query that Oxigraph's parser refuses and where it stops at `offset`.
 
     `prefixes`: the prefixes that the query need not declare.
     """

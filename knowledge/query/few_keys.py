@@ -1,5 +1,4 @@
-"""Conversion of a few term ids to values, one by one. For a few rows, this is faster than operations on whole
-columns."""
+"""Conversion of term ids to values, one by one, which for a few rows is faster than by columns."""
 
 from __future__ import annotations
 

@@ -30,7 +30,6 @@ def solutions_frame(results: ox.QuerySolutions, ordered: bool) -> pl.DataFrame:
 
 
 def has_order_by(sparql: str) -> bool:
-    """Return True if a query has an ORDER BY that applies to its whole result, which is after the last brace of the
-    query."""
+    """Return True if a query has an ORDER BY for its whole result, which is after the query's last brace."""
     words = [token.text.lower() for token in tokens(sparql) if token.kind == "word" or token.text == "}"]
     return "}" in words and "order" in words[len(words) - words[::-1].index("}") :]

@@ -87,8 +87,7 @@ class _Way:
 
 
 def _candidates(text: str, prefixes: Mapping[str, str]) -> list[str]:
-    """Return the variables that may be the key: those in triples outside of nested groups. The most frequent variable
-    is first."""
+    """Return the variables that may be the key: those in triples outside of nested groups, most frequent first."""
     triple_parts = [part for part in elements(text) if part.kind == "triples"]
     slots = [name for triple in _triples(text, triple_parts, prefixes, 0) for name in set(_names([triple]))]
     counted = Counter(name for name in slots if not name.startswith(("[", "_")))

@@ -80,8 +80,8 @@ class PatternComponent:
 
 @dataclass(frozen=True, slots=True)
 class PatternTable:
-    """A basic graph pattern, split into components that share no variable. Its answers are all combinations of the
-    components' answers."""
+    """A basic graph pattern, split into components that share no variable. Each combination of answers to the
+    components is an answer."""
 
     variables: tuple[str, ...]
     components: tuple[PatternComponent, ...]
@@ -131,8 +131,7 @@ def pattern_table(
     resolve: Resolve,
     most: int,
 ) -> PatternTable:
-    """Evaluate a basic graph pattern, and return its table. Raises TooLarge if a component would have more than `most`
-    cells."""
+    """Evaluate a basic graph pattern to a table. Raises TooLarge if a component would have more than `most` cells."""
     components = [
         PatternComponent(
             group, tuple(name for name in variables if any(name in p.variables for p in group)), Bindings({}, 0)
@@ -150,8 +149,10 @@ def touching(
     most: int,
     last: int = 1 << 30,
 ) -> Bindings:
-    """Return the bindings for which all patterns match in `triples`, and at least one of the first `last` patterns
-    matches in `few`."""
+    """Return the bindings for which all patterns match in `triples`.
+
+    At least one of the first `last` patterns must also match in `few`.
+    """
     parts: list[Bindings] = []
     for i, pattern in enumerate(patterns) if len(few) else ():
         fits = np.full(len(few), i < last)
@@ -171,8 +172,7 @@ def touching(
 
 
 def _of_few(pattern: EncodedPattern, columns: TripleColumns, fits: NDArray[np.bool_]) -> Bindings:
-    """Return the bindings for which a pattern matches one of the triples `columns`. `fits`: a mask of the triples to
-    try."""
+    """Return the bindings for which a pattern matches one of the triples that `fits` selects in `columns`."""
     by_name: dict[str, Ints] = {}
     for slot, column in zip(pattern, columns):
         if isinstance(slot, str) and slot in by_name:

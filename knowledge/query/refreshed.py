@@ -1,5 +1,4 @@
-"""The answers to a pattern that does not only consist of triples, as a table that is updated after changes of the
-knowledge.
+"""The answers to a pattern that does not only consist of triples, as a table that follows changes of the knowledge.
 
 After a change, the pattern is evaluated only for the values of the key that the change affects (see `locality.py`). It
 is evaluated in a small store, which contains only the triples that are reachable from these values.
@@ -70,8 +69,7 @@ class Refreshed:
         return [column[first] for column in columns]
 
     def apart(self) -> Refreshed:
-        """Return a copy that has its own dictionary, so that terms can be added without changing the original's
-        dictionary."""
+        """Return a copy that has its own dictionary, to which terms can be added independently."""
         return replace(self, terms=self.terms.copy())
 
     def changed(
@@ -81,8 +79,7 @@ class Refreshed:
         terms: Terms,
         resolve: Resolve,
     ) -> Refreshed | None:
-        """Return the table after a change of the knowledge. Return None if the pattern should be evaluated anew
-        instead.
+        """Return the table after a change of the knowledge, or None if the pattern should be evaluated anew.
 
         `query`: the pattern's text and prefixes. `triples`: all triples before the change, all triples after it, the
         added triples, and the removed triples. Raises TooLarge if a join would have too many rows.
@@ -111,8 +108,7 @@ class Refreshed:
         return keys
 
     def _found(self, triples: TripleSet, keys: Ints, resolve: Resolve) -> TripleSet | None:
-        """Return the triples that are reachable from the values `keys` of the key. Return None if there are too many of
-        them."""
+        """Return the triples that are reachable from the values `keys` of the key, or None if there are too many."""
         parts: list[tuple[Ints, Ints, Ints]] = []
         for block in self.of.blocks:
             own = _resolved(block.own, resolve)
@@ -179,11 +175,10 @@ def tables_following(
     terms: Terms,
     resolve: Resolve,
 ) -> dict[PatternKey, Refreshed]:
-    """Update the tables of patterns after a change of the knowledge. The result lacks the tables whose patterns must be
-    evaluated anew.
+    """Update the tables of patterns after a change of the knowledge. Leave out tables whose patterns must be evaluated
+    anew.
 
-    A key of the mappings contains the pattern's text, its variables and its prefixes. `triples`: see
-    `Refreshed.changed`.
+    A key of the mappings consists of the pattern's text, variables and prefixes. `triples`: as in `Refreshed.changed`.
     """
     renewed_tables: dict[PatternKey, Refreshed] = {}
     for key, refreshed in tables.items():
@@ -197,8 +192,7 @@ def tables_following(
 
 
 def names(of: Locality, wanted: Sequence[str]) -> tuple[str, ...]:
-    """Return the variables in the order of the columns of `Refreshed.by_key`: the key, then the other wanted
-    variables."""
+    """Return the variables in the order of `Refreshed.by_key`: the key, then the other wanted variables."""
     return (of.key, *(name for name in wanted if name != of.key))
 
 

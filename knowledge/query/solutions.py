@@ -24,8 +24,7 @@ _PIECE = 1 << 24  # bytes after which duplicates are removed
 
 
 def solution_columns(solutions: ox.QuerySolutions) -> tuple[Terms, list[Ints]]:
-    """Return a dictionary of the solutions' terms, and one column of ids per variable. The id of an unbound variable is
-    NONE.
+    """Return a dictionary of the solutions' terms, and a column of ids per variable, with NONE if unbound.
 
     The dictionary is separate from that of the knowledge, because a query may compute terms that the knowledge lacks.
     """

@@ -121,8 +121,7 @@ class TriplePattern(NamedTuple):
 
 
 def basic(text: str, prefixes: Mapping[str, str]) -> tuple[TriplePattern, ...] | None:
-    """Return the triple patterns of a pattern that consists of triples only. Return None for a pattern that may contain
-    anything else.
+    """Return the triple patterns of a pattern that certainly consists of triples only. Return None for others.
 
     Blank nodes become variables. Their names cannot be written in SPARQL.
     """

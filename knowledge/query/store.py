@@ -1,5 +1,4 @@
-"""An Oxigraph store of triples, which evaluates SPARQL. The store is filled from columns of ids, and updated after
-changes."""
+"""An Oxigraph store of triples, for SPARQL. It is filled from columns of ids, and updated after changes."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ def store_quads(terms: Terms, triples: TripleSet, graph: int = NONE) -> list[ox.
 
 
 def follow(store: ox.Store, terms: Terms, changes: Sequence[tuple[int, TripleSet, TripleSet]]) -> None:
-    """Apply changes to a store. Each change consists of the id of a graph, the removed triples and the added
-    triples."""
+    """Apply changes to a store. Each consists of a graph's id, the removed triples and the added triples."""
     for graph, less, more in changes:
         for quad in store_quads(terms, less, graph):
             store.remove(quad)

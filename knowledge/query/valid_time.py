@@ -14,8 +14,7 @@ from cep.rules.static.materialized import ALWAYS, NEVER, Column
 
 @dataclass(frozen=True, slots=True)
 class ValidTimeRows:
-    """Rows of ids with valid times. A row holds from `since` until just before `until`. A row may occur several
-    times."""
+    """Rows of ids, perhaps repeated, with valid times. A row holds from `since` until just before `until`."""
 
     columns: tuple[Column, ...]
     since: Ints

@@ -38,8 +38,7 @@ _LOADED = "load the data of the other endpoint from a file: `--knowledge FILE`"
 
 
 def check_pattern(graph: Graph, source: Source) -> None:
-    """Raise CepError if a pattern cannot be evaluated. The error contains the position of the mistake in the
-    pattern."""
+    """Raise CepError, with the position of the mistake, if a pattern cannot be evaluated."""
     words = tokens(graph.text)
     if (large := too_large(words)) is not None:
         raise pattern_error(f"the pattern has {large[1]}", graph, source, large[0], _SMALLER)
@@ -100,8 +99,7 @@ _TRIPLES = ("isTRIPLE", "TRIPLE", "SUBJECT", "PREDICATE", "OBJECT")
 
 
 def quoting(text: str) -> SparqlToken | None:
-    """Return the token that begins a triple about a triple (`<<`, `{|`, `~` or `TRIPLE(...)`). Return None if there is
-    none."""
+    """Return the token that begins a triple about a triple (`<<`, `{|`, `~` or `TRIPLE(...)`), or None."""
     words = tokens(text)
     for token, following in zip(words, words[1:]):
         joined = token.text + following.text

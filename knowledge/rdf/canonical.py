@@ -1,5 +1,4 @@
-"""Canonical literals. Several literals may be one term in SPARQL because their values are equal. All of them get the
-same canonical id."""
+"""Canonical literals: all literals of equal value, which are one term in SPARQL, get the same canonical id."""
 
 from __future__ import annotations
 

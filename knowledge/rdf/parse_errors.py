@@ -1,5 +1,4 @@
-"""Errors in RDF files. Each error contains the file, the line, the column, the reason, and a hint that suggests a
-correction."""
+"""Errors in RDF files: each with the file, line, column, reason, and a hint that suggests a correction."""
 
 from __future__ import annotations
 

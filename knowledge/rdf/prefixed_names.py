@@ -48,8 +48,7 @@ class PrefixedNames:
         self.facts = facts
 
     def of(self, id: int, depth: int = 3) -> str:
-        """Return the readable name of a term. `depth`: the number of levels of nested lists and restrictions that are
-        written in full."""
+        """Return the readable name of a term. `depth`: the levels of nested lists and restrictions to write in full."""
         sort = self.terms.sorts[int(self.terms.sort_of(np.array([id]))[0])]
         if sort.kind == IRI:
             return self._iri(str(self.terms.texts(np.array([id]))[0]))

@@ -38,8 +38,7 @@ class Sort:
     language: str = ""
 
     def written(self, texts: pl.Series) -> pl.Series:
-        """Return the text of terms of this sort in N-Triples. `texts`: the IRIs, labels or lexical forms of the
-        terms."""
+        """Return terms of this sort in N-Triples. `texts`: their IRIs, labels or lexical forms."""
         before, after = "_:" if self.kind == BLANK else "<", "" if self.kind == BLANK else ">"
         if self.kind == LITERAL:
             before, after, texts = (
@@ -83,8 +82,7 @@ class Terms:
         return int(self._keys.nbytes + self._sort.nbytes + texts + 16 * len(self))
 
     def copy(self) -> Terms:
-        """Return a copy of the dictionary. A term that is added to the copy is not added to the original, and vice
-        versa."""
+        """Return a copy of the dictionary. Terms that are added to one of the two are not added to the other."""
         copied = copy(self)
         copied.sorts, copied._sort_ids, copied._met = list(self.sorts), dict(self._sort_ids), dict(self._met)
         copied._keys, copied._sort, copied._recent = self._keys.copy(), self._sort.copy(), list(self._recent)
@@ -108,8 +106,7 @@ class Terms:
         return self._insert(texts, _IRIS)
 
     def literals(self, texts: pl.Series, datatype: str = XSD + "string", language: str = "") -> Ints:
-        """Return the ids of literals that all have the same datatype or language. Unknown literals are added to the
-        dictionary.
+        """Return the ids of literals with the same datatype or language. Unknown ones are added to the dictionary.
 
         `texts`: the lexical forms. `datatype`: a full IRI.
         """
@@ -231,8 +228,7 @@ class Terms:
         return int(self.iris(pl.Series([text]))[0])
 
     def id_of(self, term: Any) -> int:
-        """Return the id of a term, or NONE if the dictionary lacks the term. `term`: a term of rdflib or pyoxigraph, or
-        an IRI as a string."""
+        """Return the id of a term (of rdflib or pyoxigraph, or an IRI as text), or NONE if the dictionary lacks it."""
         sort, text = part = sort_and_text(term)
         id = self._met.get(part)
         if id is None:

@@ -1,5 +1,4 @@
-"""Conversion of columns of RDF literals to the engine's values: numbers, booleans, times and durations of XML
-Schema."""
+"""Conversion of columns of RDF literals to the engine's numbers, booleans, times and durations."""
 
 from __future__ import annotations
 

@@ -131,8 +131,7 @@ def _read(
 
 
 def _write(path: Path, closed: Closure) -> None:
-    """Write a closure to a file. The file is replaced in one step, so that other processes never read an incomplete
-    file.
+    """Write a closure to a file, which is replaced in one step, so that it is never read incomplete.
 
     Raises OSError if the file cannot be written.
     """

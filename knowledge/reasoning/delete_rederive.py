@@ -1,5 +1,4 @@
-"""Removal of inferred triples whose premises were removed, unless other triples imply them (delete and rederive,
-DRed)."""
+"""Removal of inferred triples whose premises were removed, unless others imply them (delete and rederive, DRed)."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ from cep.knowledge.reasoning.transitivity import reachable_pairs
 from cep.rules.static.semi_naive import rounds
 
 MOST = 0.2
-"""The maximum share of triples that may depend on removed ones. If more triples depend on them, it is faster to compute
-the closure anew."""
+"""The maximum share of triples that may depend on removed ones. With more, computing the closure anew is faster."""
 
 
 _NONE: Ints = np.empty(0, dtype=np.int64)
@@ -64,8 +62,7 @@ def overdeleted(
 
 
 def rederived(work: Saturation, rules: Sequence[TripleRule], doubtful: PredicateRelations) -> PredicateRelations:
-    """Return those triples of `doubtful` that a rule derives from the remaining facts. `work.facts` must not contain
-    `doubtful`."""
+    """Return the triples of `doubtful` that a rule derives from the other facts, `work.facts`."""
     heads = DerivedFacts()
     for rule in rules:
         assert rule.head is not None, "a rule without a head gives nothing"

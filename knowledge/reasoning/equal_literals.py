@@ -25,8 +25,7 @@ _OF_TIME = ("dateTime", "date", "time", "duration")
 
 
 def literal_values(terms: Terms, asserted: PredicateRelations) -> PredicateRelations:
-    """Return pairs of a literal in `asserted` and its representative. Only values that occur in several forms have
-    pairs."""
+    """Return pairs of a literal in `asserted` and its representative, if the value occurs in several forms."""
     literals = _literals(terms, asserted)
     return _paired(literals, standing := standing_for(terms, literals), standing[standing != literals])
 
@@ -67,8 +66,7 @@ def _literals(terms: Terms, facts: PredicateRelations) -> Ints:
 
 
 def _used(facts: PredicateRelations, literals: Ints) -> Ints:
-    """Return those of `literals` that are the object of at least one fact. This is fast if `literals` contains only a
-    few."""
+    """Return the `literals` that are the object of at least one fact. This is fast for a few literals."""
     is_used = np.zeros(len(literals), dtype=np.bool_)
     for predicate in facts if len(literals) else ():
         within = facts[predicate].backward

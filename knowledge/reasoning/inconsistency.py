@@ -1,5 +1,4 @@
-"""Detection of contradictions by the rules whose head is `false`. The error shows the rule, the triples and their
-proofs."""
+"""Detection of contradictions: rules whose head is `false`. An error shows the rule, the triples and their proofs."""
 
 from __future__ import annotations
 
@@ -97,8 +96,7 @@ class ConsistencyCheck:
         return None
 
     def ill_formed(self, facts: PredicateRelations) -> Contradiction | None:
-        """RULE dt-not-type for asserted triples: return a triple whose literal is not valid for its datatype. Return
-        None if there is none."""
+        """Return an asserted triple whose literal is not valid for its datatype (rule dt-not-type), or None."""
         if not self.rules:
             return None
         used = np.zeros(len(self.terms), dtype=np.bool_)

@@ -84,8 +84,8 @@ def _next(facts: PredicateRelations, predicate: int, nodes: Ints, heads: Ints, n
 def rules_of_lists(
     facts: PredicateRelations, lists: Lists, words: ReasoningVocabulary, names: PrefixedNames
 ) -> tuple[TripleRule, ...]:
-    """Return one rule prp-spo2 for each property chain, and several rules prp-key for each key. Raises CepError if a
-    list is empty."""
+    """Return a rule prp-spo2 per property chain, and several rules prp-key per key. Raises CepError for an empty
+    list."""
     rules = []
     for head in facts[words.chain].objects.tolist():
         chain = _filled(lists.of(head), words.chain, names)

@@ -56,8 +56,7 @@ _BOUNDS: dict[str, tuple[int, int]] = {
     XSD + "unsignedShort": (0, 2**16 - 1),
     XSD + "unsignedByte": (0, 255),
 }
-"""The minimum and maximum of the datatypes that are derived from xsd:integer. A limit of a 128-bit integer means "no
-bound"."""
+"""The minimum and maximum of the datatypes derived from xsd:integer. A 128-bit limit means "no bound"."""
 
 SPACES: dict[str, str] = {
     **dict.fromkeys([*_BOUNDS, XSD + "integer", XSD + "decimal"], "decimal"),
@@ -118,8 +117,10 @@ def ill_formed(terms: Terms, ids: Ints) -> Ints:
 
 
 def inside(terms: Terms, ids: Ints, datatype: str) -> Bools:
-    """Return a mask of the literals whose value is in the value space of `datatype` (rule dt-type2). All literals must
-    be well-formed."""
+    """Return a mask of the literals whose value is in the value space of `datatype` (rule dt-type2).
+
+    All literals must be well-formed.
+    """
     is_inside = np.zeros(len(ids), dtype=np.bool_)
     for sort, places in _by_sort(terms, ids):
         is_inside[places] = _inside(sort, terms.texts(ids[places]), datatype)
@@ -167,8 +168,7 @@ def known_different(terms: Terms, first: int, second: int) -> bool:
 
 
 def _value(sort: Sort, text: str) -> object:
-    """Return a key for the value of a literal. Two values of the same value space are different if their keys
-    differ."""
+    """Return a key for the value of a literal. In a value space, values are different if their keys differ."""
     space = SPACES[sort.datatype]
     if space == "decimal":
         return Decimal(text)

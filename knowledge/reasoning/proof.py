@@ -1,5 +1,4 @@
-"""Proofs of triples: the rule that derives a triple, the proofs of the rule's premises, and so on down to asserted
-triples."""
+"""Proofs of triples: the rule that derives a triple, the proofs of its premises, down to asserted triples."""
 
 from __future__ import annotations
 

@@ -84,8 +84,7 @@ class TripleRule:
 
     @property
     def number(self) -> str | None:
-        """The number that the body has as an object, as text, such as the 1 of a maximum cardinality. None if there is
-        none."""
+        """The number that the body has as an object, as text, such as the 1 of a maximum cardinality, or None."""
         return next((atom.o for atom in self.body if isinstance(atom.o, str) and atom.o.isdigit()), None)
 
 

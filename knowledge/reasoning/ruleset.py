@@ -49,8 +49,7 @@ class Ruleset:
         return self.schema + self.data
 
     def fits(self, terms: Terms, changed: PredicateRelations) -> bool:
-        """Return True if the rules, lists and datatypes remain valid when the triples `changed` are added or
-        removed."""
+        """Return True if the rules, lists and datatypes stay valid when the triples `changed` are added or removed."""
         read = (self.words.first, self.words.rest, *self.words.of_lists, *self.words.of_numbers)
         if any(predicate in changed for predicate in read):
             return False

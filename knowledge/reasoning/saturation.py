@@ -82,11 +82,8 @@ class Saturation:
         yield from rounds(self._round(first, new), lambda facts: self._round(rules, facts))
 
     def _round(self, rules: Sequence[TripleRule], new: PredicateRelations | None) -> PredicateRelations:
-        """Apply rules to facts, at least one of which is in `new`. If `new` is None, apply them to all facts. Add new
-        results to the facts.
-
-        Return the new results.
-        """
+        """Apply rules to facts, at least one of which is in `new`, or to all facts if `new` is None. Add new results to
+        the facts, and return them."""
         heads = DerivedFacts()
         for rule in rules:
             self.apply(rule, new, heads)

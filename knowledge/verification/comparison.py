@@ -1,5 +1,4 @@
-"""Comparison of our closure of some triples with owlrl's. If the reason of a difference is known, the result contains
-it."""
+"""Comparison of our closure of some triples with owlrl's, with the reasons of known differences."""
 
 from __future__ import annotations
 
@@ -82,8 +81,7 @@ class ClosureComparison:
 
 
 def compare_closures(terms: Terms, asserted: TripleSet, reasoning: Either["rdfs", "owlrl"]) -> ClosureComparison:
-    """Compare the closure under our rules with the closure that owlrl computes. Raises CepError if both find a
-    contradiction."""
+    """Compare the closures under our rules and by owlrl. Raises CepError if both find a contradiction."""
     with quiet():
         stated = _triples(terms, asserted)
         corrected = _Once(CorrectedOwlRl if reasoning == "owlrl" else CorrectedRdfs, stated)

@@ -52,8 +52,7 @@ def values_differ(x: Literal, y: Literal) -> bool:
 
 
 def representative(term: Node) -> Node:
-    """Return a representative of a term: the same term for all literals of equal value. A term that is not a literal
-    represents itself."""
+    """Return the same term for all literals of equal value. Another term represents itself."""
     if not isinstance(term, Literal) or term.value is None or isinstance(term.value, str):
         return term
     if isinstance(term.value, int | Decimal) and not isinstance(term.value, bool):

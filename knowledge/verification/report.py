@@ -21,8 +21,7 @@ MOST_SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result of a verification: the knowledge, the reasoning, the sample of triples, and the comparison of the
-    closures."""
+    """The result of a verification: the knowledge, the reasoning, the sample of triples, and the comparison."""
 
     knowledge: Knowledge
     regime: Regime
@@ -31,8 +30,7 @@ class Verification:
 
 
 def regime(reasoning: str | None) -> Regime:
-    """Return the reasoning to verify. By default this is OWL 2 RL. Raises CepError if owlrl does not support the
-    reasoning."""
+    """Return the reasoning to verify, by default OWL 2 RL. Raises CepError if owlrl does not support it."""
     for known_regime in REGIMES:
         if known_regime == (reasoning or "owlrl"):
             return known_regime
@@ -45,8 +43,7 @@ def regime(reasoning: str | None) -> Regime:
 
 
 def verify_closure(knowledge: Knowledge, regime: Regime, subjects: int) -> Verification:
-    """Compute the closure of the knowledge, or of a sample of it, by our rules and by owlrl. Return the comparison of
-    the two.
+    """Compare the closures of the knowledge, or of a sample of it, by our rules and by owlrl.
 
     `subjects`: the maximum number of subjects in the sample. Raises CepError if both find a contradiction.
     """

@@ -22,8 +22,7 @@ _ABOUT_THINGS = [
 ]
 """Properties of OWL and RDFS that any thing may have. A triple that uses one of them does not belong to the schema."""
 _OF_THINGS = [OWL + "Thing", OWL + "NamedIndividual", RDFS + "Resource"]
-"""Classes of OWL and RDFS to which any thing may belong. Membership in one of these classes does not make a thing part
-of the schema."""
+"""Classes of OWL and RDFS to which any thing may belong, so that they do not make it part of the schema."""
 _BACK = 3  # the maximum number of subjects to visit that refer to a subject
 
 
