@@ -23,8 +23,8 @@ EVER = (-(2**62), 2**62)
 
 
 ANY = 2**62
-"""A value for `longest` that excludes no occurrence. A window contains an occurrence if it contains the tick in which
-the occurrence ends. The duration of the occurrence does not matter."""
+"""A value for the parameter `longest` of `Reader.of_event` that excludes no occurrence. A window contains an occurrence
+if it contains the tick in which the occurrence ends. The duration of the occurrence does not matter."""
 
 
 def stretch(window: WindowTicks, tick_number: int) -> tuple[int, int]:

@@ -294,7 +294,7 @@ class FluentNodes:
     ) -> FormulaNode:
         """Return the node of a formula, with its parts and their intervals.
 
-        - `first`, `last`: the codes of time that delimit the relevant intervals.
+        - `first`, `last`: the time codes that delimit the relevant intervals.
         - `rule`: the rule whose whole body is the formula, or None.
         - `negated`: True if the formula must not hold.
         """

@@ -76,7 +76,7 @@ class FormulaReader:
         return self._of(atom, properties.event, properties.arguments, bound, names, codes)
 
     def solved(self, pattern: Pattern, asked: Pattern, bound: BoundValues) -> list[FormulaExtent]:
-        """Return the extent of a pattern whose rows the answer set solver derived.
+        """Return the extents of a pattern whose rows the answer set solver derived.
 
         `asked`: the pattern whose rows are the solver's input. The extents of this pattern become the parts of the
         result.

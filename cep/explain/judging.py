@@ -227,7 +227,7 @@ class Judge:
 
     def columns(self, cases: Sequence[BoundValues], types: Mapping[str, str]) -> dict[str, Column]:
         """Encode the values of variables as columns of the engine, by variable. The columns have one row per case, and
-        include its end."""
+        include the case's end."""
         columns: dict[str, Column] = {"end()": np.array([self._end(case)[0] for case in cases], np.int64)}
         for name, type in types.items():
             column = encoded([case[name][0] for case in cases], type, self.pool)

@@ -1,4 +1,5 @@
-"""Explain why an atom is in an answer stream, or is not. The explanation is a derivation in the reduct.
+"""Explain why an atom is in an answer stream, or is not. The explanation is a derivation of the atom by rules whose
+bodies are true in the answer stream (the reduct).
 
 In a derivation, negated atoms are false in the answer stream. Positive atoms are derived before the atoms that depend
 on them, so no atom supports itself.

@@ -210,8 +210,8 @@ class IntervalRounds:
 
 
 class HeldOutside:
-    """The tuples of a goal that is not in the cycle, but which the cycle reads. This goal has already processed the
-    whole step before the cycle processes its first piece of time."""
+    """The tuples of a goal outside the cycle whose output the cycle reads. This goal has already processed the whole
+    step before the cycle processes its first piece of time."""
 
     def __init__(self, goal: Goal) -> None:
         self.goal = cast(InRounds, goal)

@@ -221,7 +221,7 @@ class KnowledgeChanges:
     """All changes of one engine's knowledge.
 
     - `facts`: the tables that the caller passed.
-    - `base`: the applied changes that are merged or forgotten in time.
+    - `base`: the earliest applied changes, whose times are no longer stored. Some of them are merged.
     - `past`: the later applied changes, which may be queried again.
     - `pending`: the changes that take effect later.
     - `late`: how far behind the watermark goals query the knowledge, in microseconds. It is None if no goal does

@@ -24,7 +24,7 @@ _ARRAYS = ("starts", "lines", "rows")
 
 
 class WorkerReaders:
-    """Readers of files that assign the chunks to workers in turn."""
+    """Readers that assign the chunks of files to workers in turn."""
 
     def __init__(self, processes: WorkerProcesses) -> None:
         self.processes, self.least = processes, LEAST

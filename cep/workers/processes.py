@@ -28,7 +28,7 @@ _LOOK = 0.5
 """The seconds after which a wait for an answer is interrupted, to check whether the run must stop."""
 
 _LEAVING = 2.0
-"""The seconds that all processes together have to end before they are killed."""
+"""The number of seconds within which all processes together must end. After this time, they are killed."""
 
 Answer = tuple[int, Head, Tables]
 Heard = tuple[int, Head | None, Tables]

@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 T = TypeVar("T")
 ALL = slice(None)
 PICKED = 8
-"""The number of consecutive rows that can be copied in the time in which one row is picked by index."""
+"""The number of consecutive rows that take as long to copy as one row that is picked by index."""
 Touched = Mapping[str, Ints | slice]
 """The state that a step may change, by attribute of the goal. If the attribute is an array, the value selects rows of
 the array. If it is a number, the value is ALL."""

@@ -51,8 +51,7 @@ class _Range:
         return (self.low, self.high) if apart or touching else None
 
     def meet(self, other: _Range) -> _Range:
-        """Return the intersection of two ranges, or this range if the two have different kinds. If both have the same
-        bound, the result contains the `_Limit` of this range."""
+        """Return the intersection of two ranges, or this range if the two have different kinds."""
         if self.kind != other.kind:
             return self
         low, high = self.low, self.high
