@@ -130,7 +130,8 @@ def _unknown(
 
 
 def _of_event(iri: str, schemas: Mapping[str, Schema] | None) -> str | None:
-    """Return a hint if an IRI belongs to an event type or occurrence, which the knowledge lacks, or None.
+    """Return a hint if an IRI belongs to an event type or occurrence. The knowledge contains neither of them. For other
+    IRIs, return None.
 
     `schemas`: the event types of the program, or None if the pattern is part of a query.
     """

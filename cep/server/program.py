@@ -85,7 +85,7 @@ class ServedProgram:
 
     @property
     def behind(self) -> int:
-        """The greatest age in microseconds, before the latest record, at which a record is still processed."""
+        """How many microseconds older than the latest record a record may be and still be processed."""
         return (self.running.lateness or 0) + (self.running.revise or 0)
 
     @property

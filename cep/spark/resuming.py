@@ -162,8 +162,8 @@ def _unsplit(program: ShippedProgram) -> list[str]:
 def _settle(query: Job, was: checkpoints.CheckpointInfo, states: Path, versions: Mapping[str, int]) -> None:
     """Run the program of the checkpoint again to convert the logs that a killed run has left to whole states.
 
-    Raises CepError if that program is needed, for this or because the user's function has not received its last
-    micro-batch, but cannot be compiled because it had other facts or knowledge than the program of `query`.
+    That program is also needed if the user's function has not received its last micro-batch. Raises CepError if it is
+    needed but cannot be compiled, because it had other facts or knowledge than the program of `query`.
     """
     some, left = logged(states, versions), _left(query, was)
     if left is not None and was.generation.start is not None and left == was.generation.begins:
@@ -183,8 +183,8 @@ def _left(query: Job, was: checkpoints.CheckpointInfo) -> int | None:
 
 
 def _needed(now: ShippedProgram, was: checkpoints.CheckpointInfo, what: str) -> ShippedProgram:
-    """Return the program of a checkpoint, which must process `what` again. Raises CepError if that program had other
-    facts or knowledge than the program `now`."""
+    """Return the program of a checkpoint, because this program must process `what` again. Raises CepError if it had
+    other facts or knowledge than the program `now`."""
     if (program := _earlier(now, was)) is None:
         message = f"--checkpoint: a killed run left {what} that must be processed again"
         hint = "first run with its facts, knowledge and options and `--once`, then with the new ones"

@@ -85,7 +85,7 @@ class Handling:
     """The actions of people on the alerts of one server. Actions raise Unknown, Conflict or CepError.
 
     - `program`: the value of the label `program` of all alerts.
-    - `status`: the value of the label `status` of all alerts. The alerts do not have this label if it is `Actual`.
+    - `status`: the value of the label `status` of all alerts. If it is `Actual`, alerts do not have this label.
     - `watermark`: the event time that the program has reached.
     - `lock`: a lock. The caller holds it during each round, and each action acquires it.
     """

@@ -453,7 +453,7 @@ class AlertLifecycle:
         return self._on(change)
 
     def _ended(self, slot: str, time: int, group: Sequence[AlertOccurrence]) -> list[AlertChange]:
-        """Process the ends of some intervals of an alert's fluent. Resolve the alert if none of its key still holds."""
+        """Process ends of intervals of an alert's fluent. Resolve the alert if no interval of its key still holds."""
         before = self.live.get(slot)
         if before is None or not before.holding:
             return []

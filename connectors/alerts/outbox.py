@@ -442,7 +442,7 @@ class Outbox:
             return self._one("select cursor from receivers where name = ?", name) or 0
 
     def ahead(self, name: str) -> list[tuple[int, int]]:
-        """Return the entries after its cursor that a receiver has accepted, as ranges of numbers with both ends
+        """Return the entries that a receiver has accepted beyond its cursor, as ranges. Both ends of a range are
         included."""
         return [(low, high) for low, high in json.loads(self._meta(f"ahead {name}") or "[]")]
 

@@ -268,8 +268,8 @@ class RevisedLifecycle:
         return self.lifecycle.go_through(key.place, base, occurrences, lambda row: values[id(row)], watermark, turned)
 
     def _again(self, key: AlertKey, held: Sequence[HeldOccurrence], watermark: int) -> list[AlertChange]:
-        """Recompute the changes that occurrences of a key cause after its state `base`. Invalid places were counted
-        when the changes were first computed, and are not counted again."""
+        """Recompute the changes that occurrences of a key cause, starting from `key.base`. Invalid places of these
+        occurrences are not counted a second time."""
         counted = self.lifecycle.unplaced.copy()
         changes = self._followed(key, key.base, held, watermark, key.since >= self.lifecycle.since)
         for name, number in counted.items():

@@ -74,8 +74,8 @@ def fill_template(template: Template, values: dict[str, JsonValue], in_address: 
 
 
 def rfc3339(ticks: int) -> str:
-    """Return a time as text in RFC 3339, in UTC, to the microsecond. An earlier or later time becomes the first or
-    last microsecond of the years 1 to 9999."""
+    """Return a time as text in RFC 3339, in UTC, to the microsecond. A time outside the years 1 to 9999 becomes the
+    nearest microsecond in these years."""
     return at(ticks).isoformat().replace("+00:00", "Z")
 
 

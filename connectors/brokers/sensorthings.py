@@ -67,7 +67,8 @@ class ById:
         self._before = self._low
 
     def take(self, row: dict[str, Any]) -> dict[int, int] | None:
-        """Add an observation to the position. Return the changed entries, or None if it was received before.
+        """Add an observation to the position. Return the changed entries of the position, or None if the observation
+        was received before.
 
         Raises ValueError if the service ignores the filter or the order.
         """

@@ -109,7 +109,7 @@ class SampleReader(PointReader):
 def as_points(data: bytes) -> tuple[bytes, dict[int, str]]:
     """Convert lines of samples to lines of points. Comments become empty lines.
 
-    Also return a dictionary that maps the number of each line which is not a sample to the reason.
+    For each line that is not a sample, also return the reason, by the number of the line.
     """
     reasons: dict[int, str] = {}
     points = []

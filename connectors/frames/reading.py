@@ -73,8 +73,8 @@ def read_data(
 
     - `only`: the event type of rows that do not name their event type. It is None if every row must name it.
     - `first`: the record number of the first row.
-    - `folded`: the object that has decided for earlier data in which pass of a double hour (the hour that clocks pass
-      twice when summer time ends) each time is. None if there is no earlier data.
+    - `folded`: the object that has assigned the times of earlier data to the passes of double hours (see
+      `cep.connectors.records.double_hours`). It is None if there is no earlier data.
     - `together`: True to put the rows of all event types into one batch. In this batch, the order of the rows
       has no meaning, so none of them is late.
 

@@ -30,8 +30,8 @@ def alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
     The result is empty if the stream seems to have a single event type. A stream has several event types in three
     layouts:
 
-    - A field, perhaps inside an object, names the event type. The field has few distinct values. Most of these
-      values occur together with a key that no record with another value has.
+    - A field, perhaps inside an object, names the event type. The field has few distinct values. For most of these
+      values, the records have a key that no record with another value has.
     - Each record contains exactly one of several objects. The key of the object names the event type.
     - Each record has an object under the same key, and this object has exactly one of several fields. The field
       names the event type.

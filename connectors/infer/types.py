@@ -425,9 +425,9 @@ def unit_of(numbers: Sequence[int | float]) -> str | None:
 def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | None:
     """Guess the time format of a column of texts. Return None if the texts are not all times.
 
-    If several formats fit, prefer the one in which the fewest times are earlier than the time before. `quoted`: True if
-    the texts come from JSON. In JSON, numbers in quotes need a FORMAT, and ISO 8601 times must not have blanks around
-    them.
+    If several formats fit, prefer the one in which the fewest times are earlier than their predecessor. `quoted`: True
+    if the texts come from JSON. In JSON, numbers in quotes need a FORMAT, and ISO 8601 times must not have blanks
+    around them.
     """
     some = list(dict.fromkeys(texts))
     if quoted and all(is_number(text.strip(" \t")) for text in some):

@@ -36,8 +36,8 @@ _INTO = [f"^{INSIDE}", f"^{INSIDE}/^{CONTAINS}", f"^{INSIDE}/^{CONTAINS}/^{CONTA
 class Rewritten:
     """A query that reads a part of the occurrences.
 
-    `enough`: the number of rows that proves that the query returns the same rows as the whole query. If it is None, the
-    query always returns the same rows.
+    `enough`: if the query returns this number of rows, they are the rows of the whole query. If it is None, the query
+    always returns the rows of the whole query.
     """
 
     text: str

@@ -92,8 +92,8 @@ class Withdrawals:
         return going + records
 
     def came(self, revision: StoreRevision) -> None:
-        """Record which occurrences of the revision had been withdrawn before, after the revision's triples were
-        written."""
+        """Record which new occurrences of the revision had been withdrawn earlier. Call this after the revision's
+        triples are written."""
         if next(self._store.quads_for_pattern(None, _OBJECT, None), None) is not None:
             quads: list[ox.Quad] = []
             for id in revision.come:

@@ -25,8 +25,8 @@ from cep.core.zones import zone
 Ints = NDArray[np.int64]
 _NEVER = 2**62
 _MOSTLY = 2 / 3
-"""A limit for the share of steps to an earlier time, among all steps between successive records with different times.
-Above this limit, an event type's times count as descending."""
+"""If more than this share of an event type's times are earlier than the time before, the times count as descending.
+Times that equal the time before are not counted."""
 
 
 @lru_cache(maxsize=64)

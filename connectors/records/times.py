@@ -246,8 +246,8 @@ def unit_of(times: str) -> tuple[int, int]:
 
 
 def count_size(times: str) -> Fraction:
-    """Return the number of microseconds in one unit of a form's numbers. For ISO 8601, which has no numbers, return one
-    second."""
+    """Return the number of microseconds in one unit of the numbers that a form writes. For ISO 8601, which writes no
+    numbers, return one second."""
     unit, zeros = unit_of(times)
     return Fraction(unit or SECOND, 10**zeros)
 

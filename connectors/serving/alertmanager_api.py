@@ -31,7 +31,7 @@ from cep.core.errors import CepError
 from cep.rules.alert import Inhibitor
 
 OPEN_FOR = 300 * 1_000_000
-"""The time in microseconds after which the API lets an open alert end. Clients ask again before that."""
+"""The API states that an open alert ends this many microseconds later. Clients ask again before that time."""
 
 NOBODY = "nobody"
 """The name of the only receiver if the server sends no alerts."""

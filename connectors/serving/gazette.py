@@ -33,8 +33,8 @@ IDENTIFIERS = (
 )
 """Properties whose values identify a thing.
 
-If several things have the same identifier, it belongs to the thing that has it in the property that is first in this
-list. If this is true of several things, it belongs to the one that is a station (STATIONS).
+If several things have the same identifier, it belongs to the thing that has it in the first of these properties. If
+several things have it in this property, it belongs to the one that is a station (STATIONS).
 """
 NAMES = (
     "http://www.w3.org/2000/01/rdf-schema#label",

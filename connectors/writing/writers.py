@@ -52,8 +52,8 @@ _ARROW: Mapping[str, Any] = {
 }
 _ARROW_TIME = pl.Datetime("us", "UTC")
 _OPEN = {"end": END_OF_TIME, "time": BEGINNING}
-"""The time that replaces null in a time column when rows are sorted. An interval without an end is sorted last, and a
-beginning before all times is sorted first."""
+"""The time that replaces null in a time column when rows are sorted. An interval without an end is sorted last. The
+beginning of a fluent that holds from the beginning of time is sorted first."""
 
 
 def rdf_format(path: str, format: str | None) -> str | None:

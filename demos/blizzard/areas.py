@@ -46,7 +46,7 @@ class Place:
 class Area:
     """An area with its stations in the order in which they joined, and its places, the most populous first.
 
-    `start`: the beginning of the weather behind the first warning.
+    `start`: the beginning of the weather that caused the first warning.
     """
 
     start: int

@@ -32,8 +32,8 @@ def flights() -> pl.DataFrame:
 
 
 def incidents(departures: pl.DataFrame) -> pl.DataFrame:
-    """Return the spells: `station`, `start`, `end`, and the number of departures that were cancelled in their worst
-    hours (`cancelled`)."""
+    """Return the winter spells with many cancelled departures: `start`, `end`, `station`, and `cancelled`, the number
+    of departures that were cancelled in the worst hours."""
     hours = departures.group_by("station", "hour").agg(pl.len().alias("departures"), pl.col("cancelled").sum())
     bad = hours.filter(
         pl.col("departures") >= DEPARTURES,

@@ -36,14 +36,14 @@ class Diagnostic(Exception):
 
 
 def first_error(text: str, prefixes: Collection[str], offset: int) -> Diagnostic:
-    """Return the first mistake in a pattern that Oxigraph's parser refuses and where it stops at `offset`."""
+    """Return the first mistake in a pattern. Oxigraph's parser has refused the pattern at the position `offset`."""
     words = tokens(text)
     diagnostic = _first(words, prefixes)
     return diagnostic or _unexpected(words, offset)
 
 
 def first_query_error(text: str, prefixes: Collection[str], offset: int) -> Diagnostic:
-    """Return the first mistake in a query that Oxigraph's parser refuses and where it stops at `offset`.
+    """Return the first mistake in a query. Oxigraph's parser has refused the query at the position `offset`.
 
     `prefixes`: the prefixes that the query need not declare.
     """

@@ -84,7 +84,7 @@ class TripleRule:
 
     @property
     def number(self) -> str | None:
-        """The number that the body has as an object, as text, such as the 1 of a maximum cardinality, or None."""
+        """The text of the number that is an object in the body, such as the 1 of a maximum cardinality, or None."""
         return next((atom.o for atom in self.body if isinstance(atom.o, str) and atom.o.isdigit()), None)
 
 

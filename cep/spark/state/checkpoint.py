@@ -297,7 +297,7 @@ def _shown(info: CheckpointInfo, name: str) -> str:
 
 def output_changes(before: CheckpointInfo, now: CheckpointInfo, outgoing: Path) -> list[str]:
     """Return the reasons why this run cannot continue in the output folder of the former run. The list is empty if it
-    can, or if the output folder is another one.
+    can, or if the two runs have different output folders.
 
     `outgoing`: the folder of output that is forwarded to a broker.
     """
