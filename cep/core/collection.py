@@ -11,8 +11,8 @@ from contextlib import contextmanager
 def no_collection() -> Iterator[None]:
     """Disable garbage collection during a block, or during the calls of a decorated function.
 
-    Otherwise the collector searches all objects again each time their number has grown by a quarter. A program of ten
-    thousand rules takes half as long to build without it.
+    Otherwise the collector searches all objects again each time their number has grown by a quarter. Without the
+    collector, a program of ten thousand rules is compiled in half the time.
     """
     collecting = gc.isenabled()
     gc.disable()

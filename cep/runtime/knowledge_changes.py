@@ -1,7 +1,7 @@
 """Knowledge that changes over time.
 
 A change edits the tables that rules query, from its time on. A query for an occurrence finds what is known at its end.
-So changes can be applied long before they take effect, and also after that.
+So a change can be applied long before it takes effect, or later.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 The C library obtains large arrays from the system and returns them when they are freed. So each push touches new memory
 pages, which costs half the time of a push of 20,000 events.
 
-glibc treats an array as large if it exceeds the largest such array freed so far, up to 32 MiB. It keeps twice that size
-at the end of its heap. So this module allocates an array of that size, without touching its pages, and frees it. With
-other C libraries, this has no effect.
+glibc treats an array as large if it exceeds the largest such array freed so far, up to 32 MiB. It keeps twice this size
+at the end of its heap. So this module allocates an array of almost 32 MiB, without touching its pages, and frees it.
+With other C libraries, this has no effect.
 """
 
 from __future__ import annotations

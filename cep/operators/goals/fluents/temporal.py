@@ -166,9 +166,9 @@ class TemporalGoal(NumberedState, InRounds):
     def grow(self, inputs: Sequence[Table]) -> Table:
         """Return the results that follow from new intervals of the inputs.
 
-        In the first round, all stored tuples are evaluated. However, if this stretch continues the previous one, the
-        first round only evaluates the stored tuples that time or an input has changed. Later rounds evaluate the tuples
-        that have new input intervals.
+        The first round evaluates all stored tuples or, if this stretch continues the previous one, only those whose
+        results may change because time passes or an input has lost the tuple. Later rounds evaluate the tuples that
+        have new input intervals.
         """
         changed = [np.empty(0, np.int64)]
         if not self.goes_on:
