@@ -275,7 +275,7 @@ class EngineOutput:
         return {name: _one_after_another([out[name] for out in both if name in out]) for name in names}
 
     def _row_by_row(self, changes: Mapping[str, RowChanges], meanings: Mapping[str, str]) -> Frames:
-        """Return the same result as `changed`, faster: convert the withdrawn and the added rows together.
+        """Return the same result as `changed`, but convert the withdrawn and the added rows together, which is faster.
 
         This is possible only for output without lineage, in which each table row becomes one output row.
         """

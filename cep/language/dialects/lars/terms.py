@@ -44,9 +44,9 @@ def expression(cursor: LarsCursor, level: int = 1) -> Expression:
 
 
 def quotient(left: Expression, right: Expression) -> str:
-    """Return the operator that `/` stands for.
+    """Return the operator that `/` stands for: `/` if a side is a float constant, otherwise DIVIDED.
 
-    The quotient of whole numbers is whole, as in Ticker and ASP, unless a constant is a float.
+    With DIVIDED, the quotient of whole numbers is whole, as in Ticker and ASP.
     """
     decimal = any(isinstance(side, Constant) and isinstance(side.value, float) for side in (left, right))
     return "/" if decimal else DIVIDED
