@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class And(OverSeveral):
-    """`p AND q AND NOT r`.
-
-    `negated`: for each part, True if it follows NOT. The first part never follows NOT.
-    """
+    """`p AND q AND NOT r`. `negated`: for each part, True if it follows NOT. The first part never follows NOT."""
 
     parts: tuple[Formula, ...]
     negated: tuple[bool, ...]

@@ -103,10 +103,7 @@ class AnswerSetRules:
         return tuple(f"{letter}{number}" for number in range(len(self.windows)) for letter in "no")
 
     def told(self, first: int, now: int) -> frozenset[str]:
-        """Return those atoms of `tells` that are true at the tick `now`.
-
-        `first`: the first tick of the stream.
-        """
+        """Return those atoms of `tells` that are true at the tick `now`. `first`: the first tick of the stream."""
         atoms = []
         for number, window in enumerate(self.windows):
             begins, ends = window.span(first, now)

@@ -187,10 +187,7 @@ class Lineage:
         return sum(table.shape[1] for table in (*self._runs, *self._new, *self._rules, *self._equal))
 
     def snapshot(self, needed: Ints | None = None) -> pa.RecordBatch:
-        """Return the lineage as a record batch.
-
-        `needed`: the only names that are included, sorted. None means all.
-        """
+        """Return the lineage as a record batch. `needed`: the only names that are included, sorted. None means all."""
         wholes, parts = self.edges()
         rules, equal = (
             np.concatenate([np.empty((2, 0), np.int64), *runs], axis=1) for runs in (self._rules, self._equal)

@@ -33,10 +33,7 @@ if TYPE_CHECKING:
 
 
 class TickAtomsGoal(Untimed, DeclaredState):
-    """The goal of one TickAtoms node.
-
-    `width`: the number of columns. `codes`: the columns of pool codes.
-    """
+    """The goal of one TickAtoms node. `width`: the number of columns. `codes`: the columns of pool codes."""
 
     def __init__(self, width: int, tick: int, codes: tuple[int, ...]) -> None:
         self.width, self.tick, self._codes = width, tick, codes
@@ -95,10 +92,7 @@ def tick_atoms_of(node: TickAtoms, builder: GoalBuilder) -> Goal:
 
 
 class EachTickGoal(PassingGoal):
-    """The goal of one EachTick node.
-
-    `kind`: the input column with the kind of change.
-    """
+    """The goal of one EachTick node. `kind`: the input column with the kind of change."""
 
     def __init__(self, spec: PassingSpec, kind: int, tick: int) -> None:
         self.window = WindowTicks(tick)

@@ -81,10 +81,7 @@ def bounds_of(over: Over) -> Bounds:
 
 
 class Clock:
-    """Windows of a fixed length on the local clock of a time zone.
-
-    `origin`: a local time at which a window begins.
-    """
+    """Windows of a fixed length on the local clock of a time zone. `origin`: a local time at which a window begins."""
 
     def __init__(self, zone: Zone, length: int, origin: int) -> None:
         self.zone, self.length, self.origin = zone, length, origin
