@@ -91,8 +91,7 @@ class Engine(StatefulEngine):
         return self._run(self._buffer.reached())
 
     def push_event(self, type: str, arguments: Iterable[Value], start: int, end: int | None = None) -> Frames:
-        """Push one event with its arguments in order. Without `end`, the event is an instant. If the event is rejected,
-        `take_dead` reports row 0."""
+        """Push one event. Without `end`, it is an instant. If the event is rejected, `take_dead` reports row 0."""
         return self.push((Event(type, tuple(arguments), start, start if end is None else end),))
 
     def receive(self, batch: EventBatch, in_turn: bool = False) -> None:
@@ -178,8 +177,7 @@ class Engine(StatefulEngine):
 
     @wholly()
     def skip(self, watermark: int) -> None:
-        """Move the watermark without deriving anything. Drop the waiting rows up to it, because another engine
-        processes them."""
+        """Move the watermark, and drop the waiting rows up to it, which another engine processes. Derive nothing."""
         self._buffer.release(watermark)
 
     def set_lineage_columns(self, *columns: str) -> None:
@@ -189,8 +187,7 @@ class Engine(StatefulEngine):
 
     @wholly()
     def forget(self) -> None:
-        """Drop all state that no later event can need. Steps also do this, but only after enough unneeded state has
-        accumulated."""
+        """Drop all state that no later event can need. Steps drop it only after much of it has accumulated."""
         self._machine.evict(Frontier.at(self.watermark))
 
     def take_dead(self) -> list[RefusedRow]:
