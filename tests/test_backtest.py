@@ -703,8 +703,9 @@ def test_progress_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_server_keeps_is_a_history(tmp_path: Path) -> None:
-    page = (Path(__file__).parent.parent / "docs" / "backtest.md").read_text()
-    query = page.partition("'query=")[2].partition("}' > history.csv")[0] + "}"
+    query = """SELECT ?time ?fridge ?temp {
+        ?reading a <urn:semcep:type/reading> ; sosa:resultTime ?time ;
+                 <urn:semcep:attribute/reading/fridge> ?fridge ; <urn:semcep:attribute/reading/temp> ?temp }"""
     with served(tmp_path, readings=True) as server:
         server.push((0, "milk", 8.2), (10, "milk", 9.1), (20, "fish", 1.5))
         server.close()
