@@ -274,8 +274,7 @@ class Engine:
 
     @property
     def watermark(self) -> datetime | None:
-        """The watermark: the engine rejects events that end at or before it. It is None if the watermark has not moved
-        yet."""
+        """The watermark: the engine rejects events that end at or before it. It is None before it has moved."""
         ticks = self.inner.watermark
         try:
             return None if ticks == BEGINNING else _EPOCH + timedelta(microseconds=ticks)

@@ -137,8 +137,7 @@ COMPILED = frozenset(field.name for field in fields(CompileOptions))
 
 
 def divided(options: Mapping[str, Any]) -> tuple[CompileOptions, EngineOptions]:
-    """Divide keyword arguments into options of `compile` and options of an engine. Raises TypeError if an option is
-    unknown."""
+    """Divide keyword arguments into options of `compile` and of an engine. Raises TypeError for an unknown option."""
     own = {name: value for name, value in options.items() if name in COMPILED}
     return CompileOptions(**own), EngineOptions(**{name: options[name] for name in options.keys() - own.keys()})
 
@@ -355,8 +354,7 @@ def declared_facts(
 
 
 class _PartlyChecked(CepErrors):
-    """The mistakes of a program that was not checked completely. `first`: the mistakes that prevented further
-    checks."""
+    """The mistakes of a program that was not checked completely. `first`: those that prevented further checks."""
 
     def __init__(self, errors: list[CepError], first: Sequence[CepError]) -> None:
         super().__init__(errors)

@@ -128,8 +128,7 @@ def _texts(atoms: object, where: str) -> list[str]:
 
 
 def _in_order(stream: object) -> list[tuple[int, list[str]]]:
-    """Return the stream as a list of (tick, atoms). Raises CepError if it is malformed or its ticks are not in
-    order."""
+    """Return the stream as a list of (tick, atoms). Raises CepError if it is malformed or not in order."""
     hint = 'a stream is `[(0, ["alpha(3)", "rtm50"]), (2, ["rtm50"])]`, its ticks in order'
     if isinstance(stream, str) or not isinstance(stream, Iterable):
         raise CepError(f"stream: {_kind(stream)} is not a list of ticks with atoms", hint=hint, code="option")

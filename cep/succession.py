@@ -60,8 +60,7 @@ class FluentCut:
         return self.straddling
 
     def take(self, changes: pl.DataFrame) -> pl.DataFrame:
-        """Apply the cut to the changes of one program's intervals. Return the changes of the intervals that are
-        reported."""
+        """Apply the cut to the changes of one program's intervals. Return the changes of reported intervals."""
         early = (changes["start"] < self.time).fill_null(True)
         later = changes.filter(~early & (changes["end"] > self.time).fill_null(True))
         later = later.clear() if self.ends else later
@@ -205,8 +204,7 @@ class Successor(Engine):
         return {**({} if self.former is None else self.former.shown), **self.outputs}
 
     def held_now(self) -> dict[str, pl.DataFrame]:
-        """Return the open intervals of fluents. If a fluent is cut, its intervals begin at the time of the cut or
-        later."""
+        """Return the open intervals of fluents. The intervals of a cut fluent begin at the cut or later."""
         held = super().held_now()
         for name, cut in self._begun.items():
             if name in held:

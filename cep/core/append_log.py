@@ -76,8 +76,7 @@ class AppendLog(ABC, Generic[Logged]):
         return self.read_at(self.places[first], self.places[beyond], first, beyond) if first < beyond else []
 
     def read_at(self, start: int, stop: int, first: int, beyond: int) -> list[Logged]:
-        """Return the entries from `first` to `beyond` - 1, which lie in the bytes from `start` to `stop` - 1 of the
-        file.
+        """Return the entries from `first` to `beyond` - 1, which lie in the bytes from `start` to `stop` - 1.
 
         This object need not have read or added them. Raises Broken if an entry is no longer complete.
         """

@@ -34,8 +34,7 @@ def roomy(needed: int, likely: int) -> int:
 
 
 def filled_room(array: NDArray[np.int64], needed: int, fill: int) -> NDArray[np.int64]:
-    """Return the array if it has room for `needed` rows, otherwise a larger copy. The new rows of a copy contain
-    `fill`."""
+    """Return the array if it has room for `needed` rows, otherwise a larger copy, whose new rows contain `fill`."""
     if needed <= len(array):
         return array
     shape = (roomy(needed, 2 * len(array)), array.shape[1])

@@ -45,8 +45,7 @@ def digest(*parts: BytesLike, size: int = SIZE) -> bytes:
 
 
 def is_sealed(blob: BytesLike) -> bool:
-    """Return True if the bytes are probably sealed content. Half of the mark suffices, because the mark may be
-    damaged."""
+    """Return True if the bytes are probably sealed content. Half of the mark suffices, as it may be damaged."""
     return sum(byte == other for byte, other in zip(bytes(blob[: len(MARK)]), MARK)) * 2 >= len(MARK)
 
 
@@ -137,8 +136,7 @@ class Chain:
         return line[:-1] + b', "hash": "%s"}\n' % self._last.hex().encode()
 
     def read(self, line: bytes) -> bytes:
-        """Decode the next line: remove its hash and line break. Raises Broken if the line differs from what was
-        written."""
+        """Decode the next line: remove its hash and line break. Raises Broken if the line has changed."""
         hashed = _HASH.search(line)
         if hashed is None:
             raise Broken(self.count)

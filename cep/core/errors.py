@@ -133,8 +133,7 @@ class CepErrors(CepError):
 
 
 class Mistakes(list[CepError]):
-    """A list of mistakes in the order in which they were found. It raises CepErrors as soon as it contains MOST
-    mistakes."""
+    """A list of mistakes in the order in which they were found. It raises CepErrors once it contains MOST mistakes."""
 
     def append(self, error: CepError) -> None:
         super().append(error)
@@ -213,8 +212,7 @@ def _position(error: CepError) -> tuple[int, int, str]:
 
 
 def render(message: str, source: Source | None, span: Span | None, hint: str | None) -> str:
-    """Format an error: `name:line:column: message`, the line, a caret line, and `hint: ...`. Omit parts that are not
-    known."""
+    """Format an error: `name:line:column: message`, the line, a caret line, and `hint: ...`. Omit unknown parts."""
     parts: list[str] = []
     if span is None:
         parts.append(message)

@@ -79,8 +79,7 @@ BOUNDS = ("()", "[)", "(]", "[]")
 
 
 def author_name(table: str) -> str:
-    """Return the name by which an author knows a table: `warm` for `times of warm`. The name of an event is
-    unchanged."""
+    """Return the name by which an author knows a table: `warm` for `times of warm`. Names of events stay unchanged."""
     name = table
     for prefix in (RECORDS_OF, TIMES_OF, TRANSITIONS_OF, LASTS):
         name = name.removeprefix(prefix)

@@ -56,8 +56,7 @@ def identified(table: pl.DataFrame, schema: Schema, meaning: str) -> pl.DataFram
 
 
 def told_apart(ids: pl.Series, numbers: NDArray[np.int64]) -> pl.Series:
-    """Make the identities of equal occurrences distinct. `numbers`: for each occurrence, how many equal ones precede
-    it."""
+    """Make the identities of equal occurrences distinct. `numbers`: how many equal occurrences precede each."""
     places = np.flatnonzero(numbers)
     if not len(places):
         return ids

@@ -85,8 +85,7 @@ class IntervalRelation:
 
     @property
     def right_completes(self) -> bool:
-        """True if the right side always ends strictly after the left side, so that only left sides wait for
-        partners."""
+        """True if the right side always ends strictly after the left side, so only left sides wait for partners."""
         return self.implies(before(B, D))
 
     @property
@@ -194,8 +193,7 @@ FOLLOWS = next(name for name, relation in RELATIONS.items() if relation.implies(
 
 
 def sequence(low: int, high: int) -> IntervalRelation:
-    """Return the relation `SEQ[low, high]`: the right side starts `low` to `high` microseconds after the left side
-    ends.
+    """Return the relation `SEQ[low, high]`: the right side starts `low` to `high` microseconds after the left one ends.
 
     The right side starts strictly later, even if `low` is 0.
     """

@@ -92,8 +92,7 @@ class Stops:
         return 128 + (self.requested or signal.SIGINT)
 
     def look(self) -> None:
-        """Raise KeyboardInterrupt if an end was requested and the process waits for input. Call it between two
-        steps."""
+        """Raise KeyboardInterrupt if an end was requested and the process waits for input. Call it between steps."""
         if self.requested and self.awaiting:
             raise KeyboardInterrupt
 
@@ -141,8 +140,7 @@ class Stops:
 
     @contextmanager
     def breaking(self) -> Iterator[None]:
-        """Abandon the block at once when an end is requested. Use it around code that blocks outside compiled
-        kernels."""
+        """Abandon the block at once when an end is requested. Use it around code that blocks outside kernels."""
         self._breaking = True
         try:
             self.look()

@@ -1,5 +1,4 @@
-"""Division of a pool of values into blocks, each of which is a part of a snapshot. New values change only few
-blocks."""
+"""Division of a pool of values into blocks, each of which is a part of a snapshot. New values change few blocks."""
 
 from __future__ import annotations
 

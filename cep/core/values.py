@@ -105,8 +105,7 @@ class Pool:
         self._pinned.update(np.unique(codes[codes != MISSING]).tolist())
 
     def encode(self, series: pl.Series, type: str) -> Ints:
-        """Return the codes of a column. `type`: string or iri (for a String series), or any (for a series of any
-        dtype)."""
+        """Return the codes of a column. `type`: string or iri for a String series, any for a series of any dtype."""
         dtype = series.dtype
         if dtype == pl.Null:
             return np.full(len(series), MISSING, dtype=np.int64)

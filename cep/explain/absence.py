@@ -31,8 +31,7 @@ DEEPEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The reasons why an event is missing. `refusals`: for each rule, in program order, why it did not derive the
-    event.
+    """The reasons why an event is missing. `refusals`: why each rule, in program order, did not derive it.
 
     - `occurrences`: the event's occurrences, if it was derived after all.
     - `before`: the latest occurrence of the event that ends by the requested time.
@@ -60,8 +59,7 @@ is longer than one day.
 
 
 def absence(memory: Memory, judge: Judge, wanted: EventQuestion, back: Back = None) -> Absence:
-    """Explain why the event `wanted` is missing at the requested time. `back`: how far back occurrences are
-    considered."""
+    """Explain why the event `wanted` is missing at the requested time. `back`: how far back to look for occurrences."""
     occurrences = tuple(wanted.found(memory))
     until = wanted.until
     if occurrences:
@@ -140,8 +138,7 @@ class _Refusing:
         return Failure("apart", rule.body, by=before) if before else Failure("policy" if chosen else "whole", rule.body)
 
     def gives(self, rule: Rule, attempt: Attempt, wanted: EventQuestion) -> bool:
-        """Return True if the event that an attempt derives may be the requested event `wanted`, judging by its
-        arguments.
+        """Return True if the event that an attempt derives may be the event `wanted`, judging by its arguments.
 
         An argument whose variables are not bound yet may have any value.
         """

@@ -53,8 +53,7 @@ class Refusing(Protocol):
     """An explainer of why rules did not derive an event."""
 
     def refusal(self, rule: Rule, wanted: EventQuestion, path: tuple[str, ...]) -> Refusal:
-        """Explain why `rule` did not derive the event `wanted`. `path`: the events and fluents that are being
-        explained."""
+        """Explain why `rule` did not derive the event `wanted`. `path`: the events and fluents being explained."""
         ...
 
     def refusals(self, wanted: EventQuestion, path: tuple[str, ...]) -> list[Refusal]:

@@ -46,8 +46,7 @@ class Nodes(Protocol):
     room: int
 
     def node(self, occurrence: Occurrence, depth: int) -> DerivationNode:
-        """Return the node of an occurrence, with its constituents. `depth`: the number of levels of rules below the
-        node."""
+        """Return the node of an occurrence, with its constituents. `depth`: the number of levels of rules below it."""
         ...
 
 

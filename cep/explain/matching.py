@@ -107,8 +107,7 @@ class Attempt:
 
     @property
     def placed(self) -> int:
-        """The stage at which the attempt failed, as a number. The stages are the events, then their order, then the
-        conditions.
+        """The stage at which the attempt failed, as a number. The stages are the events, their order, the conditions.
 
         The greatest number means that the attempt did not fail.
         """

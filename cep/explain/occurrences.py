@@ -73,8 +73,7 @@ class Occurrence:
 
 
 class Memory:
-    """The occurrences that an engine with `remember` keeps. This object must not be used while the engine is
-    stepping."""
+    """The occurrences that an engine with `remember` keeps. It must not be used while the engine is stepping."""
 
     def __init__(self, engine: Engine) -> None:
         assert engine.history is not None and engine.history.remember is not None, "the engine remembers"

@@ -224,8 +224,7 @@ class TickReading:
                 solutions.setdefault(_values(values), (values, tuple(sorted(own, key=lambda atom: atom.tick))))
 
     def _unified(self, literal: LarsLiteral, atom: TickAtom, bound: BoundValues) -> BoundValues | None:
-        """Return the values of variables for which a literal's atom equals `atom`. Returns None if no values make them
-        equal."""
+        """Return the values of variables for which a literal's atom equals `atom`. Returns None if there are none."""
         now = dict(bound)
         types = self._types(literal.atom.predicate)
         if len(literal.atom.arguments) != len(atom.args):

@@ -41,8 +41,7 @@ def apart(source: Source) -> Iterator[tuple[str, Source]]:
 
 
 def blended(sources: Iterable[Source]) -> Source:
-    """Merge sources that contain different parts of the same text. Each source begins with empty lines up to its
-    part."""
+    """Merge sources that contain different parts of the same text. Each begins with empty lines up to its part."""
     parts = list(sources)
     lines: list[str] = []
     for part in parts:

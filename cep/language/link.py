@@ -54,8 +54,7 @@ class Together:
     def of(
         cls, source: Source, trees: Sequence[FileTree], lars: LarsProgram | None, options: AnswerSetOptions | None
     ) -> Together:
-        """Combine the statements of all files. Raises CepError if statements of different files contradict each
-        other."""
+        """Combine the statements of all files. Raises CepError if files contradict each other."""
         derived = frozenset[str]() if lars is None else lars.derived
         others = MergedFiles(source, trees, lars).tree()
         needs = _needs(others, lars)

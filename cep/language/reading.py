@@ -75,8 +75,7 @@ def dialect_of(name: str, dialect: str | None = None) -> str | None:
 
 
 def dialect_of_file(name: str, dialect: str | None = None) -> str | None:
-    """Return the dialect of one file of a program, or None for our own language. Raises CepError for an unknown
-    dialect.
+    """Return the dialect of a program's file, or None for our own language. Raises CepError for an unknown dialect.
 
     A known suffix of the file name takes precedence over `dialect`.
     """

@@ -89,8 +89,7 @@ class GoalBuilder:
         return self.plan.nodes[number].goal(self, number)
 
     def event(self, name: str) -> relational.Project:
-        """Return the goal of an event. It combines the event's input with the results of the rules that derive the
-        event."""
+        """Return the goal of an event. It combines the event's input with the results of the event's rules."""
         heads, rules = [], self.heads.get(name, [])
         for number in rules:
             head, arguments = self.plan.heads[number], self.plan.arguments[number]
@@ -179,8 +178,7 @@ class GoalBuilder:
     def keys(
         self, pairs: Sequence[tuple[int, int]], left: Sequence[str], right: Sequence[str]
     ) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-        """Return the key columns of both sides of a join. Each column is paired with the type in which it is
-        compared."""
+        """Return the key columns of both sides of a join. Each is paired with the type in which it is compared."""
         mine, theirs = [], []
         for a, b in pairs:
             type = common_type(left[a], right[b])

@@ -127,8 +127,7 @@ class WindowedEventPattern(DelayedPattern):
 
 @dataclass(frozen=True, slots=True)
 class WindowedEvent(FormulaNode):
-    """The node of an event in a window. A tuple holds while the window contains an occurrence that has the tuple's
-    values.
+    """The node of an event in a window. A tuple holds while the window contains an occurrence with its values.
 
     Output columns: the columns in `take`, the tick if `numbered`, then the kind of change.
     """

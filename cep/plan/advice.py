@@ -23,8 +23,7 @@ _MEANT = re.compile(r"^did you mean `([^`]+)`\?$")
 
 
 def conversion(argument: Expression, type: str, attribute: Attribute, source: Source) -> str:
-    """Return the hint for a head argument whose type does not fit the declared attribute. `type`: the argument's
-    type."""
+    """Return the hint for a head argument whose type does not fit the declared attribute. `type`: its type."""
     declare = f"declare it `{attribute.name}: {type}`" if type != "any" else "declare the event it comes from"
     if attribute.type not in CONVERSIONS or type == "bool":
         return declare

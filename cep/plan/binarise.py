@@ -99,8 +99,7 @@ class Binariser:
         self.cycle: frozenset[str] = frozenset()
 
     def add(self, node: Node, names: Sequence[str], span: Span) -> int:
-        """Return the number of the existing node that equals `node`. If there is none, add `node` and return its
-        number.
+        """Return the number of the node that equals `node`. If there is none, add `node` and return its number.
 
         `names`: the variables of the node's columns.
         """

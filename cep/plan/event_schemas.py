@@ -17,8 +17,7 @@ def tables_of(plan: Plan) -> dict[str, str]:
 
 
 def may_close(plan: Plan, name: str) -> bool:
-    """Return True if a table contains records of a fluent, and a later record may end the interval of an earlier
-    one."""
+    """Return True if a table contains records of a fluent, and a later record may end an earlier record's interval."""
     fluent = plan.schemas[name].fluent
     return fluent is not None and fluent.part == RECORDS and not fluent.final
 

@@ -80,8 +80,7 @@ class Lowering(Protocol):
         """
 
     def edges(self, name: str) -> str | None:
-        """Return the table that contains the beginnings and ends of the fluent `name`. Return None if `name` is an
-        event."""
+        """Return the table of the beginnings and ends of the fluent `name`. Return None if `name` is an event."""
 
     def conditions(self, conditions: Sequence[Condition]) -> tuple[Condition, ...]:
         """Lower the conditions of a WHERE."""

@@ -40,8 +40,7 @@ class Horizon:
 
     @property
     def forgets(self) -> bool:
-        """True if the goal eventually forgets every occurrence. Occurrences that wait for a partner are not
-        considered."""
+        """True if the goal eventually forgets every occurrence that does not wait for a partner."""
         bounded = self.lasting is not None or self.reach is not None or self.events is not None
         return bounded or self.instant or self.superseded
 
@@ -91,8 +90,7 @@ def horizon(node: Node, points: Sequence[bool]) -> Horizon | None:
 
 
 def refused(binarised: Binarised, points: Sequence[bool], source: Source) -> list[CepError]:
-    """Return an error for each node that needs instants but reads intervals, or that needs intervals but reads
-    instants."""
+    """Return an error for each node that needs instants but reads intervals, or needs intervals but reads instants."""
     errors = []
     for number, node in enumerate(binarised.nodes):
         wrong = node.refused([points[part] for part in node.parts])

@@ -195,8 +195,7 @@ class Node(WithProperties[NodeProperties]):
         return None
 
     def once(self) -> bool:
-        """Return True if the node produces exactly one occurrence, at a fixed time that does not depend on the
-        input."""
+        """Return True if the node produces exactly one occurrence, at a time that does not depend on the input."""
         return False
 
     def unending(self) -> bool:
@@ -232,8 +231,7 @@ class Node(WithProperties[NodeProperties]):
         return False
 
     def one_at_once(self) -> bool:
-        """Return True if the node produces at most one occurrence per instant. A node that groups by columns returns
-        False."""
+        """Return True if the node produces at most one occurrence per instant. False if the node groups by columns."""
         return False
 
     def instants(self, parts: Sequence[bool]) -> bool:

@@ -90,8 +90,7 @@ def partition(plan: Plan) -> tuple[Stage, ...]:
 
 
 def dealt_by_keys(plan: Plan, stages: Iterable[Stage]) -> tuple[Stage, ...]:
-    """Change the assignment to buckets so that all records that have the same KEY are in one bucket. Return the changed
-    stages.
+    """Assign rows to buckets so that all records that have the same KEY are in one bucket. Return the changed stages.
 
     A later record can then replace an earlier one. A stage whose rules need another partitioning runs in one bucket.
     """
@@ -161,8 +160,7 @@ class _Drawing:
     # --- keyed ---
 
     def keyed(self, rules: Set[int], given_events: Set[str]) -> _Draft | None:
-        """Draft a stage of all those of `rules` that can run in buckets together. Return None if no rule can run in
-        buckets.
+        """Draft a stage of all `rules` that can run in buckets together. Return None if no rule can run in buckets.
 
         `given_events`: the events that are complete before the stage runs.
         """
@@ -234,8 +232,7 @@ class _Drawing:
         return _Draft(best.rules, routes, dict(best.places))
 
     def located(self, placement: Copartitioned) -> list[int]:
-        """Return the rules whose results differ between buckets. All other rules derive the same results in every
-        bucket."""
+        """Return the rules whose results differ between buckets. All other rules derive the same in every bucket."""
         return [rule for rule in placement.rules if placement.places[self.heads[rule].event] is not EVERYWHERE]
 
     def leaves(self, placement: Copartitioned, rule: int) -> Set[str]:

@@ -158,8 +158,7 @@ class Pattern(WithProperties[PatternProperties]):
         """
 
     def extents(self, reader: FormulaReader, bound: BoundValues) -> list[FormulaExtent]:
-        """Return the values of the variables for which a formula holds, and the times at which it holds, for
-        explanations.
+        """Return the values and times for which a formula holds, for explanations.
 
         - `reader`: a `cep.explain.formulas.FormulaReader`, which creates the extents.
         - `bound`: the values of variables that are already known.

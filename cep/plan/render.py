@@ -67,8 +67,7 @@ class Rendering:
         return needed
 
     def taken(self, number: int, columns: set[int]) -> list[set[int]]:
-        """Return, for each part of a node, the columns of the part that the node reads to compute its own columns
-        `columns`."""
+        """Return, for each part of a node, the columns that the node reads to compute its own columns `columns`."""
         properties = self.properties[number]
         part_columns: list[set[int]] = [set() for _ in self.nodes[number].parts]
         own = columns | {column for _, column in properties.forbids} | places_of(properties.conditions)
@@ -81,8 +80,7 @@ class Rendering:
     # --- text ---
 
     def rule(self, head: Head) -> str:
-        """Return the text of a rule: `event(arguments) <- body`. The body is the text or the label of the head's
-        node."""
+        """Return the text of a rule: `event(arguments) <- body`. The body is the text or label of the head's node."""
         names = author_names((), self.names[head.child], self.source)
         arguments = [rename_expression(argument, names) for argument in head.arguments]
         head_text, arrow = pattern_text.event(head.event, arguments).text, "<-"
@@ -136,8 +134,7 @@ class Rendering:
         return pattern_text.event(self.labels[number], arguments)
 
     def sides(self, number: int) -> list[Text]:
-        """Return the texts of the nodes that the node `number` reads. The texts name columns as the node `number` names
-        them."""
+        """Return the texts of the nodes that the node `number` reads. They name columns as the node `number` does."""
         shown = self.taken(number, self.needed[number])
         return [
             self.reference(part, names, columns)

@@ -63,8 +63,7 @@ def closed(text: str, start: int, stop: int) -> int:
 
 
 def open_string(text: str, start: int) -> int:
-    """Return the offset of the first string that has no end, or -1 if there is none. Search from the brace at `start`
-    on."""
+    """Return the offset of the first string that has no end, or -1 if there is none. Search from `start` on."""
     return next((piece.start for piece in pieces(text, start) if piece.kind == "open"), -1)
 
 

@@ -81,8 +81,7 @@ class Parameter:
 
     @property
     def domain(self) -> str | None:
-        """The text of the permitted values in the language of programs, or None if all values of the type are
-        permitted."""
+        """The permitted values in the language of programs, or None if all values of the type are permitted."""
         if self.choices is not None:
             return f"[{', '.join(map(self.written, self.choices))}]"
         if self.low is None and self.high is None:
@@ -193,8 +192,7 @@ class Parameters:
             self.by_name[name] = parameter.with_value(raw, self.prefixes, f"parameter `{name}`")
 
     def named(self, name: str) -> Parameter | None:
-        """Return the parameter that has the name `name`, and mark it as used. Return None if there is no such
-        parameter."""
+        """Return the parameter that has the name `name`, and mark it as used. Return None if there is none."""
         parameter = self.by_name.get(name)
         if parameter is not None:
             self.used.add(name)

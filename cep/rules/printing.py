@@ -293,8 +293,7 @@ def _named(value: Any) -> Any:
 
 
 def _one_of(condition: Disjunction) -> list[Comparison]:
-    """Return the comparisons of a disjunction that means `X in [1, 2]`. Return an empty list for any other
-    disjunction."""
+    """Return the comparisons of a disjunction that means `X in [1, 2]`. Return [] for any other disjunction."""
     singles = [inside[0] for inside in condition.alternatives if len(inside) == 1]
     equal = [inner for inner in singles if isinstance(inner, Comparison) and inner.operator == "="]
     same = len(equal) == len(condition.alternatives) and all(comparison.left == equal[0].left for comparison in equal)

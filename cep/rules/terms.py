@@ -281,8 +281,7 @@ def disjunctive_normal_form(conditions: tuple[Condition, ...]) -> Iterator[tuple
 
 
 def without_alternatives(rule: StaticRule) -> list[StaticRule]:
-    """Expand a rule that has disjunctions into rules without disjunctions. Together they derive the same rows as the
-    rule."""
+    """Expand a rule that has disjunctions into rules without disjunctions, which together derive the same rows."""
     return [replace(rule, conditions=conditions) for conditions in disjunctive_normal_form(rule.conditions)]
 
 

@@ -33,8 +33,7 @@ class Attempts:
         self._cut: dict[int, tuple[Table, Halves]] = {}
         """The two halves (`Halves`) of each table that was divided in this step, by the table's `id`."""
         self.apart: dict[PlanUnit, Halves] = {}
-        """The two halves (`Halves`) of a unit's output, for units whose output cannot be divided by the ends of its
-        rows."""
+        """The two halves (`Halves`) of a unit's output, for units whose output cannot be divided by ends of rows."""
 
     @property
     def states(self) -> list[Arrays] | None:

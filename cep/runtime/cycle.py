@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A goal that reads some of its inputs only at the end of a piece of time. `ports`: the positions of these
-    inputs."""
+    """A goal that reads some of its inputs only at the end of a piece of time. `ports`: their positions."""
 
     single: SingleGoal
     ports: Collection[int]

@@ -274,8 +274,7 @@ class Lagged(Cycle):
             self.given = {unit: tables[: counts[unit]] for unit, tables in self.given.items()}
 
     def _to(self, frontier: Frontier, most: int | None = None, rest: bool = True) -> bool:
-        """Run to a frontier. Stop and return False if the recursion is endless, or after more than `most` pieces of
-        time.
+        """Run to a frontier. Return False early if the recursion is endless, or after more than `most` pieces of time.
 
         `rest`: True to take also the input rows beyond the frontier.
         """

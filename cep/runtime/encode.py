@@ -1,5 +1,4 @@
-"""Conversion of records to occurrences. Columns are checked against the schema, and rows that do not fit are
-refused."""
+"""Conversion of records to occurrences. Columns are checked against the schema. Rows that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ FAR = "has a time that is out of range: beyond 36 thousand years from 1970"
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
-    """A refused row: its event type, its position in the pushed table, the code of the reason, and the reason in
-    words."""
+    """A refused row: its event type, its position in the pushed table, the reason's code, and the reason in words."""
 
     type: str
     row: int
@@ -123,8 +121,7 @@ class PushedColumns:
         return PushedColumns(self.names, integers, others, stop - start, start)
 
     def joined(self, name: str, values: Ints) -> PushedColumns:
-        """Return the columns with an additional column of integers. `name`, `values`: the name and the values of this
-        column."""
+        """Return the columns with an additional column of integers. `name`, `values`: those of this column."""
         return replace(self, integers={**self.integers, name: values})
 
     def __contains__(self, name: str) -> bool:

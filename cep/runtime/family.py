@@ -125,8 +125,7 @@ class Family(GoalByGoal):
         frontier: Frontier,
         row_counts: dict[PlanUnit, int],
     ) -> bool:
-        """See `MachinePart`. The rows of each member are counted in the `totals` of the slots, instead of in
-        `row_counts`."""
+        """See `MachinePart`. The rows of each member are counted in the `totals` of the slots, not in `row_counts`."""
         whole: dict[PlanUnit, Table] = dict(inputs.items())
         whole |= {unit: outputs[unit] for unit in self.shared}
         repeated = 0

@@ -255,8 +255,7 @@ class OccurrenceHistory:
         self._look_at = max(MOST, 2 * (self.lineage.size + len(needed)))
 
     def keep_only(self, needed: Ints) -> None:
-        """Drop additional data about all handles except `needed`. Subclasses that store such data override this
-        method."""
+        """Drop additional data about all handles except `needed`. Subclasses that store such data override this."""
 
     def snapshot(self, waiting: Sequence[Ints], whole: bool = False) -> list[pa.RecordBatch]:
         """Return the records and edges from which the rows with the handles `waiting` were derived, as batches for a

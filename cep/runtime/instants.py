@@ -103,8 +103,7 @@ class RowRounds:
 
 
 def endless_rows(so_far: str, rules: Sequence[str]) -> CepError:
-    """Return the error for a recursion of events that has exceeded its limit. `so_far`: what the recursion has
-    derived."""
+    """Return the error for a recursion of events that has exceeded its limit. `so_far`: what it has derived."""
     return endless(
         f"a recursion does not end: {so_far}",
         rules,

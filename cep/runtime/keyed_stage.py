@@ -52,8 +52,7 @@ class HashedKeys(ABC):
         return self.chosen(hashes(columns, types))
 
     def whole(self, table: pl.DataFrame, schema: Schema) -> Bools:
-        """Return a mask of the selected rows. The table must be one whose rows are distributed by the hash of the whole
-        row."""
+        """Return a mask of the selected rows of a table that is distributed by the hash of the whole row."""
         return self.chosen(row_hashes(table, schema, "whole"))
 
 
@@ -144,8 +143,7 @@ class KeyedStage:
         return self.given(unit) if any(unit in way.places for way in self._ways) else self.dealt(unit)
 
     def dealt(self, event: str) -> KeySide:
-        """Return the key columns of an event's input records. Raises CepError if the records are not distributed by
-        key."""
+        """Return the key columns of an event's input records. Raises CepError if they are not distributed by key."""
         side = self.taken(event) if event in self.stage.inputs else None
         if side is None:
             raise self._without_key(event)
@@ -162,8 +160,7 @@ class KeyedStage:
         return KeySide(route, tuple(self.plan.schemas[event].attributes[column].type for column in route))
 
     def given(self, event: str) -> KeySide:
-        """Return the key columns of an event that the stage outputs. Raises CepError if the event's rows have no
-        key."""
+        """Return the key columns of an event that the stage outputs. Raises CepError if its rows have no key."""
         types = [attribute.type for attribute in self.plan.schemas[event].attributes]
         return self._side([way.places[event] for way in self._ways if event in way.places], types, event)
 

@@ -194,8 +194,7 @@ class KnowledgeTables:
 
 
 def refitted(column: Column, type: str, wanted: str, pool: Pool) -> Column | None:
-    """Convert a column from `type` to the type `wanted`. Returns None if the type `wanted` cannot represent all
-    values."""
+    """Convert a column from `type` to the type `wanted`. Returns None if `wanted` cannot represent all values."""
     if type == wanted or (type in ("string", "iri") and wanted == "any"):
         return column
     absent: Any = np.isnan(column) if type == "float" else np.equal(column, MISSING)
@@ -396,8 +395,7 @@ class KnowledgeChanges:
 
     @property
     def first_late(self) -> int | None:
-        """The time of the earliest late change that results do not reflect yet. It is None if there is no such
-        change."""
+        """The time of the earliest late change that results do not reflect yet. None if there is none."""
         return next((change.time for change in self.past if change.late), None)
 
     def reflected(self) -> None:

@@ -112,8 +112,7 @@ class KnowledgeSource(ABC):
 
     @abstractmethod
     def forget(self) -> None:
-        """Free memory: if changes have removed or added many triples, drop data that the current state does not
-        need."""
+        """Free memory: if changes have removed or added many triples, drop data that is no longer needed."""
 
     @abstractmethod
     def change(self, add: Any, remove: Any) -> bytes:
@@ -295,8 +294,7 @@ def ask(rules: Rules, background: KnowledgeSource | None, tables: Collection[str
 
 
 def _supposed(rules: Rules, answers_by_name: Mapping[str, Answers]) -> dict[ArgumentPosition, str]:
-    """Return the types that the rules require of columns without values. The keys are pairs of a predicate and a
-    column."""
+    """Return the types that the rules require of columns without values. Keys are pairs of a predicate and a column."""
     columns: dict[ArgumentPosition, ArgumentPosition] = {}
     types: dict[ArgumentPosition, str | None] = {}
     for name, answers in answers_by_name.items():

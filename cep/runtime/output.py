@@ -216,8 +216,7 @@ class EngineOutput:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The names of the derived tables that are output. Tables that only serve to derive other tables are
-        excluded."""
+        """The names of the derived tables that are output. Tables that only help to derive others are excluded."""
         return tuple(name for name in self.plan.derived if name not in self._hidden)
 
     def shown(self, derived_tables: Mapping[str, list[Table]]) -> dict[str, list[Table]]:

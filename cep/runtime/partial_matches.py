@@ -478,8 +478,7 @@ class _Search:
             yield from self._constituents(self.plan.nodes[number].parts[part], below[part])
 
     def _awaited(self, place: _Place, texts: Sequence[str]) -> str:
-        """Return the text of the pattern for which a row waits. Variables whose values are known are replaced by these
-        values.
+        """Return the text of the pattern for which a row waits. Variables whose values are known are replaced by them.
 
         `texts`: the texts of the waiting row's columns.
         """

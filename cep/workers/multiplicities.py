@@ -79,8 +79,7 @@ class Ways:
         return SegmentedState(snapshot.save(head, [], program), names, self._book.taken())
 
     def restore(self, state: bytes, names: Sequence[str], fetch: Fetch, program: str) -> Ways:
-        """Restore a state, and return this object. Raises CepError if the state is damaged or belongs to another
-        program."""
+        """Restore a state, and return this object. Raises CepError if it is damaged or belongs to another program."""
         header, _ = snapshot.load(state, program)
         with snapshot.restoring():
             rest = iter(names)

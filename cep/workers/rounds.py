@@ -193,8 +193,7 @@ class Rounds:
 
 
 def _together(before: Sequence[Count], now: Sequence[Count]) -> list[Count]:
-    """Add the counters of one stage in one worker to its earlier counters. Sizes of the state are replaced, not
-    added."""
+    """Add the counters of one stage in one worker to its earlier counters. Sizes of state are replaced, not added."""
     counts = {c.unit: Count(c.unit, c.produced, c.time, 0, 0) for c in before}
     for count in now:
         earlier = counts.get(count.unit)

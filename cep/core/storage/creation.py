@@ -28,9 +28,8 @@ def check_creating(address: str) -> None:
 def create(address: str, content: bytes) -> bool:
     """Create a file unless it exists. Return True if it was created.
 
-    The result is also True if the existing file has this content, because an earlier attempt may have created the file
-    and its response was lost. So no other process may write the same content. Raises StorageError if the file system
-    fails.
+    The result is also True if the existing file has this content, because an earlier attempt may have created it and
+    its response was lost. So no other process may write the same content. Raises StorageError if the file system fails.
     """
     return stores.put(url(address), content, "create") or files.read(address) == content
 

@@ -45,8 +45,7 @@ def found(address: str) -> Found | None:
 
 
 def size(address: str) -> int:
-    """Return the size of a file in bytes. Raises StorageError if the file does not exist, or if the file system
-    fails."""
+    """Return the size of a file in bytes. Raises StorageError if the file does not exist or cannot be inspected."""
     info = found(address)
     if info is None:
         raise _lost(url(address))
@@ -119,8 +118,7 @@ def put(address: str, content: bytes | BinaryIO) -> None:
 
 
 def opened(address: str) -> Any:
-    """Open a file as a pyarrow file for random access. Raises StorageError if the file does not exist, or cannot be
-    opened."""
+    """Open a file as a pyarrow file for random access. Raises StorageError if it does not exist or cannot be opened."""
     location = url(address)
     with _explaining(location):
         try:

@@ -43,8 +43,7 @@ def put(address: str, content: bytes) -> None:
 
 
 def copy(address: str, to: str) -> None:
-    """Copy an object within its bucket, on the server. Raises StorageError if the object does not exist or cannot be
-    copied."""
+    """Copy an object within its bucket, on the server. Raises StorageError if it does not exist or cannot be copied."""
     source, target = url(address), url(to)
     assert source.place == target.place, "a store copies within a bucket"
     with stores.explaining(source):

@@ -174,8 +174,7 @@ class Cursor:
         return Span(first.line, first.column, *self.previous.stop)
 
     def place(self, offset: int, length: int) -> Span:
-        """Return the span of `length` characters on one line. `offset`: the offset of the first character in the
-        source."""
+        """Return the span of `length` characters on one line. `offset`: the first character's offset in the source."""
         line = bisect_right(self._starts, offset)
         column = offset - self._starts[line - 1] + 1
         return Span(line, column, line, column + length)
@@ -183,8 +182,7 @@ class Cursor:
     # -- limits
 
     def enter(self) -> None:
-        """Enter a level of nesting. The caller leaves it by `depth -= 1`. Raises CepError if there are too many
-        levels."""
+        """Enter a level of nesting. The caller leaves it by `depth -= 1`. Raises CepError at too many levels."""
         self.depth += 1
         if self.depth > DEEPEST:
             self.stop(f"more than {DEEPEST} levels of nesting", "give an inner part a rule of its own")

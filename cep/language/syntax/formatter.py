@@ -225,8 +225,7 @@ class _Places:
         return self._line, offset - self._start + 1
 
     def between(self, begin: int, end: int) -> tuple[int, int]:
-        """Return the number of line breaks between two offsets, and the number of characters after the last line
-        break."""
+        """Return the number of line breaks between two offsets, and the number of characters after the last one."""
         stretch = self._text[begin:end]
         return stretch.count("\n"), len(stretch) - stretch.rfind("\n") - 1
 

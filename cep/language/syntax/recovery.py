@@ -48,8 +48,7 @@ class Recovery:
         self._constants: set[str] = set()
 
     def refuse_constant(self, error: CepError, first: Token, name: Token, known: bool) -> None:
-        """Record a mistake in a PARAM statement. `known`: True if another PARAM statement declares the same
-        parameter."""
+        """Record a mistake in a PARAM statement. `known`: True if another one declares the same parameter."""
         self.errors.add(error)
         self.skipped.add((first.line, first.column))
         if name.kind == "variable" and not known:
@@ -68,8 +67,7 @@ class Recovery:
             self.errors.add(error)
 
     def skip(self, cursor: Cursor, first: Token) -> list[Token]:
-        """Move the cursor to the next statement. Record the names that the skipped tokens declare, and return these
-        tokens.
+        """Move the cursor to the next statement. Record the names that the skipped tokens declare. Return these tokens.
 
         `first`: the first token of the statement that is skipped.
         """

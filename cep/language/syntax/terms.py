@@ -169,8 +169,7 @@ def _constant(cursor: Cursor, token: Token, before: Token) -> Constant:
 
 
 def unit_after_number(cursor: Cursor) -> int:
-    """Read the unit after a number. Return the length of the unit in microseconds. Return 0 if the number has no
-    unit."""
+    """Read the unit after a number, and return its length in microseconds. Return 0 if the number has no unit."""
     token = cursor.token
     if cursor.on_new_line():
         return 0

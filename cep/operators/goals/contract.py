@@ -124,8 +124,7 @@ class Goal(Protocol):
         ...
 
     def others(self, state: Arrays, keys: StateKeys) -> Arrays:
-        """Return the part of `state` that does not belong to these keys, without the state that belongs to every
-        key."""
+        """Return the part of `state` that does not belong to these keys, without state that belongs to every key."""
         ...
 
     def together(self, left: Arrays, other: Arrays) -> Arrays:

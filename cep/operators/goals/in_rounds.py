@@ -59,8 +59,7 @@ class InRounds(ABC):
         return None
 
     def settled(self) -> Table:
-        """Return the final changes of a stretch, after the last round. Every cycle has a goal that implements this
-        method."""
+        """Return the final changes of a stretch, after the last round. Every cycle has a goal with this method."""
         raise AssertionError("its node does not settle")
 
     def bound(self, first: int) -> None:

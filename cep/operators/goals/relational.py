@@ -379,8 +379,7 @@ class Project(Memoryless, InFamily):
         return table
 
     def every(self, inputs: Sequence[Table]) -> Table:
-        """Return all occurrences of the inputs, including equal ones, in no particular order and without new
-        handles."""
+        """Return all occurrences of the inputs, including equal ones, in any order and without new handles."""
         tables = [inputs[0]] if rows(inputs[0]) else []
         tables += [head(table) for table, head in zip(inputs[1:], self.heads, strict=True) if rows(table)]
         return concat(tables) if tables else empty(self.width)

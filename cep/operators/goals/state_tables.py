@@ -143,8 +143,7 @@ class DeclaredState(TakenBack):
         return frozenset(target for table in self.tables.values() for target, _ in table.refers.values())
 
     def begin(self, frontier: Frontier) -> None:
-        """See `cep.operators.goals.contract`. Nothing to do, because time alone produces nothing from an empty
-        state."""
+        """See `cep.operators.goals.contract`. Do nothing: time alone produces nothing from an empty state."""
 
     # --- saving ---
 

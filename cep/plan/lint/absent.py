@@ -37,8 +37,7 @@ class _WatchedRule:
         return list(self.inside(self.rule.body, heads))
 
     def inside(self, pattern: Pattern, outside: frozenset[str]) -> Iterator[Warning]:
-        """Yield the warnings about a pattern. `outside`: the variables of the positive patterns in the rest of the
-        rule."""
+        """Yield the warnings about a pattern. `outside`: the variables of positive patterns in the rest of the rule."""
         here = outside | {variable.name for variable in pattern.properties().mentions}
         occurring = [_occurring(part) for part in parts(pattern)]
         for number, part in enumerate(parts(pattern)):

@@ -81,8 +81,7 @@ def _apart(condition: Predicate, times: Counter[str], source: Source) -> Iterato
 
 
 def _capital(local: str, others: Collection[str], shared: Collection[str]) -> str | None:
-    """Return the rule's variable that differs from `local` only in upper and lower case. Return None if there is
-    none."""
+    """Return the rule's variable that differs from `local` only in upper and lower case. None if there is none."""
     if local in shared:
         return None
     return next((name for name in others if name.lower() == local.lower() and name != local), None)

@@ -49,8 +49,7 @@ class Memo:
     __slots__ = ("_compute", "_generation", "_known", "_missing", "_pool")
 
     def __init__(self, compute: Callable[[Ints], Operand], pool: Pool) -> None:
-        """Create an empty cache. `compute`: the function. It is called with distinct codes, none of which is
-        missing."""
+        """Create an empty cache. `compute`: the function. It gets distinct codes, none of which is missing."""
         self._compute = compute
         self._pool = pool
         self._generation = -1

@@ -76,8 +76,7 @@ def common_type(left: str, right: str) -> str | None:
 
 
 def grown(old: str | None, new: str) -> str:
-    """Return the type of a column that contains values of both types. Int and float give float, and other mixtures give
-    any."""
+    """Return the type of a column that contains values of both types. Int and float give float, other mixtures any."""
     if old is None or old == new:
         return new
     return "float" if {old, new} == {"int", "float"} else "any"

@@ -18,8 +18,7 @@ from cep.core.values import FLOAT, INT, Ints, Pool
 
 
 def rank(column: Column, type: str, pool: Pool) -> pl.Series:
-    """Return a number for each value of a column. The numbers sort like the values, and equal values have equal
-    numbers."""
+    """Return a number for each value of a column. The numbers sort like the values. Equal values have equal numbers."""
     if type not in CODED:
         # A missing float is NaN, which would sort last.
         return pl.Series(np.where(np.isnan(column), -np.inf, column + 0.0) if type == "float" else column)

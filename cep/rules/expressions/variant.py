@@ -120,8 +120,7 @@ def rounded(column: Mixed, digits: Operand) -> Mixed:
 
 
 def by_kind(function: str) -> Callable[[Mixed], Operand]:
-    """Return the implementation of one of `floor ceil round sign` for whole columns. The results are ints, even for
-    floats."""
+    """Return the implementation of one of `floor ceil round sign` for whole columns. All results are ints."""
     of_int, of_float = INT_COLUMNS[function], FLOAT_COLUMNS[function]
     return lambda column: np.where(absent(column.integer), of_float(column.number), of_int(column.integer))
 
@@ -181,8 +180,7 @@ ORDERS: dict[str, Callable[[Operand, Operand], Operand]] = {
 
 
 def compare_texts(operator: str, a: Ints, b: Ints, pool: Pool) -> Operand:
-    """Compare texts by `<`, `<=`, `>` or `>=`, in the order of Unicode code points. `a`, `b`: the codes of the
-    texts."""
+    """Compare texts by `<`, `<=`, `>` or `>=`, in the order of Unicode code points. `a`, `b`: their codes."""
     left, right = pool.decode(np.atleast_1d(a), "string"), pool.decode(np.atleast_1d(b), "string")
     return ORDERS_OF_TEXTS[operator](left, right).fill_null(False).to_numpy()
 

@@ -43,8 +43,7 @@ def net_changes(
 
 
 def _parted(tables: Iterable[Table], end: int) -> tuple[list[Table], list[Table]]:
-    """Divide tables into those that may contain rows that end at or before `end`, and those that contain only later
-    rows.
+    """Divide tables into those that may contain rows that end at or before `end`, and those with only later rows.
 
     A table that is sorted by end is cut at `end`.
     """

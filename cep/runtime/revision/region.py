@@ -371,8 +371,7 @@ class _Input:
         return changes_of(table, slots, self.words, known)
 
     def ending(self, keys: Ints, after: Ints, until: Ints) -> Table:
-        """Return the rows of `keys` that end after `after` and at or before `until`. These two times are given for each
-        key."""
+        """Return the rows of `keys` that end after `after` and at or before `until`. Both are given for each key."""
         if self.shared:
             keys, after, until = _merged(np.zeros(len(keys), np.int64), after, until)
         known = keys < len(self.rows.spans)

@@ -197,8 +197,7 @@ class _ProgramReader:
             )
 
     def name(self, head: FormulaAtom) -> None:
-        """Name the attributes of a predicate after the variables of `head`, unless an earlier head has already named
-        them."""
+        """Name the attributes of a predicate after the variables of `head`, unless an earlier head has named them."""
         wanted = [
             argument.name.lower() if isinstance(argument, Variable) and argument.name.strip("_") else None
             for argument in head.arguments

@@ -55,8 +55,7 @@ def behind_element(cursor: LarsCursor, missing: bool = False) -> str | None:
 
 
 def compared(text: str, left: str) -> str:
-    """Return a hint for `text`, which the program writes in place of a comparison operator. `left`: the text before
-    it."""
+    """Return a hint for `text`, which is written in place of a comparison operator. `left`: the text before it."""
     meant = COMPARED.get(text.lower())
     return f"write `{meant}`: `{left} {meant} ...`" if meant else COMPARISON
 

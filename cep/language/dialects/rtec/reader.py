@@ -214,8 +214,7 @@ class _DescriptionReader:
         return tuple(named_terms), tuple(values)
 
     def initially(self, clause: Clause) -> list[ast.Statement]:
-        """Return the rule of a fluent that holds from tick 0 on. To this end, the rule initiates the fluent one tick
-        earlier."""
+        """Return the rule of a fluent that holds from tick 0 on. The rule initiates the fluent one tick earlier."""
         assert clause.fluent is not None, "its head is a fluent"
         name, terms = self.fluent(clause.fluent)
         *key_terms, own = self.types.arguments(name, terms)

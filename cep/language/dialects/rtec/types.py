@@ -154,6 +154,5 @@ class Types:
         return self.expression(term, self.type(("argument", name, index)))
 
     def arguments(self, name: str, terms: tuple[Term, ...]) -> tuple[Expression, ...]:
-        """Convert all arguments of a predicate, event or fluent. Raises CepError if one is a compound term or a
-        list."""
+        """Convert all arguments of a predicate, event or fluent. Raises CepError for compound terms and lists."""
         return tuple(self.argument(name, index, term) for index, term in enumerate(terms))

@@ -154,8 +154,7 @@ class Grounding:
             backend.add_minimize(0, changed)
 
     def assign(self, facts: frozenset[Fact], last: frozenset[Derived], told: frozenset[str]) -> None:
-        """Tell the solver which external atoms are true: facts, atoms of the last answer set, and atoms about the
-        tick."""
+        """Tell the solver which external atoms are true: facts, atoms of the last answer set, atoms about the tick."""
         if self.facts:
             for fact in self.assigned ^ facts:
                 self.control.assign_external(self.facts[fact], fact in facts)

@@ -143,8 +143,7 @@ class RecordingGoal(NumberedState, Lasting):
         return edges
 
     def _one_each(self, unfinished: bool) -> bool:
-        """Move all intervals to `cells` if every interval can be stored there. Return True in that case, otherwise
-        False.
+        """Move all intervals to `cells` if every interval can be stored there. Return True if so.
 
         This requires that every tuple has at most one interval, and that no record can end this interval. `unfinished`:
         True if some new records have no end, or end other records.

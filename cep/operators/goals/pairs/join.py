@@ -179,8 +179,7 @@ class JoinGoal(StoredState, Untimed, InFamily):
 
     @property
     def simple(self) -> bool:
-        """Return True if the goal stores only left occurrences, so that every pair is found when its right side
-        arrives."""
+        """Return True if the goal stores only left occurrences, so every pair is found when its right side arrives."""
         return not (self.keep_right or self.spec.absent or self.feeds)
 
     def _sides(self, inputs: Sequence[Table]) -> Sequence[Table]:
@@ -350,8 +349,7 @@ class JoinGoal(StoredState, Untimed, InFamily):
         return np.concatenate(outputs, axis=1)
 
     def unmatched(self, side: int, width: int, watermark: int) -> WaitingRows:
-        """See `cep.operators.goals.contract`. Left occurrences after which the negated event has occurred are left
-        out."""
+        """See `cep.operators.goals.contract`. Left occurrences that the negated event has followed are left out."""
         hot, cold = self.hot[: self.count], self.cold[: self.count]
         reach = self.reach_left if side == 0 else self.reach_right
         waiting, own = waiting_rows(hot, cold, side, width, self.within, reach, watermark)
