@@ -131,6 +131,13 @@ UNSURE = [
     ("N + 1", "N <= N"),
     ("M", "M = N + 1, M > 0"),
     ("N + 1", "min(N, 3) < 5"),
+    ("N + X", "N > 0"),
+    ("X + N", "0 < N"),
+    ("N - X", "N < 5"),
+    ("N * 2", "N > 0"),
+    ("N + 1", "-N < 5"),
+    ("N - 1", "9 - N > 5"),
+    ("N - 1", "int(N * 2) / 3 - 1 < 5"),
 ]
 SURE = [
     ("N + 1", "N < 5"),
@@ -144,11 +151,21 @@ SURE = [
     ("M", "M = N + 1, M < 5"),
     ("N * 2", "N + 3 < 50"),
     ("N + 1", "abs(N) < 5"),
+    ("N - X", "N > -5"),
+    ("N + -1", "N > -5"),
+    ("N - -1", "N < 5"),
+    ("N * 0", "N > 0"),
+    ("N + 1", "-N > -5"),
+    ("N - 1", "9 - N < 12"),
+    ("N - 1", "N - 3 > -9"),
+    ("N - 1", "int(N * 2) / 3 - 1 > -5"),
 ]
 
 
-@pytest.mark.parametrize(("value", "condition"), UNSURE)
-@pytest.mark.parametrize("joined", [" AND a(X)", ""])
+@pytest.mark.parametrize(
+    ("value", "condition", "joined"),
+    [(*each, joined) for each in UNSURE for joined in (" AND a(X)", "") if joined or "X" not in each[0]],
+)
 def test_a_condition_that_may_not_end_a_cycle_is_a_warning(value: str, condition: str, joined: str) -> None:
     text = f"known(2).\n{START}it(S, {value}) <- it(S, N){joined} WHERE {condition}."
     (warning,) = [each for each in Engine.from_text(text, types=TYPES).warnings if "may never end" in each.message]

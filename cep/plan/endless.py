@@ -57,6 +57,8 @@ class Step(Enum):
         return self in (Step.UP, Step.DOWN, Step.NEW)
 
 
+_BACK = {Step.UP: Step.DOWN, Step.DOWN: Step.UP, Step.NEW: Step.NEW}
+"""The direction in which the negative of a value grows, by the direction of the value."""
 Flow = dict[Slot, dict[Slot, Step]]
 """For each slot, the slots from which its values are computed. Each of these is mapped to the relation between the
 computed value and its source."""
@@ -246,17 +248,25 @@ def _used(expression: Expression) -> dict[str, Step]:
             return {name: Step.SAME}
         case Call(function, arguments) if function not in _FEW:
             used: dict[str, Step] = {}
-            for argument in arguments:
+            for place, argument in enumerate(arguments):
+                others = [*arguments[:place], *arguments[place + 1 :]]
                 for name, step in _used(argument).items():
-                    used[name] = _both(_moved(function, arguments, step), used.get(name))
+                    used[name] = _both(_moved(function, place, others, step), used.get(name))
             return used
         case _:
             return {}
 
 
-def _moved(function: str, arguments: Sequence[Expression], step: Step) -> Step:
-    if function in ("+", "-") and any(_positive(argument) for argument in arguments[function == "-" :]):
-        move = Step.UP if function == "+" else Step.DOWN
+def _moved(function: str, place: int, others: Sequence[Expression], step: Step) -> Step:
+    """Return the relation of a call to the source of one of its arguments.
+
+    - `place`: the position of the argument. `others`: the other arguments. Of these, only constants are assumed to be
+      negative or less than 1.
+    - `step`: the relation of the argument to its source.
+    """
+    if function in ("+", "*") or (function == "-" and place == 0):
+        less = any(_is_below(other, 1 if function == "*" else 0) for other in others)
+        move = Step.DOWN if less is not (function == "-") else Step.UP
         return move if step in (Step.SAME, move) else Step.NEW
     if function in _NEW:
         return Step.NEW
@@ -265,8 +275,8 @@ def _moved(function: str, arguments: Sequence[Expression], step: Step) -> Step:
     return Step.NEW if step.makes_new else Step.OTHER
 
 
-def _positive(expression: Expression) -> bool:
-    return isinstance(expression, Constant) and isinstance(expression.value, int | float) and expression.value > 0
+def _is_below(expression: Expression, bound: int) -> bool:
+    return isinstance(expression, Constant) and isinstance(expression.value, int | float) and expression.value < bound
 
 
 def _definitions(conditions: Iterable[Condition]) -> dict[str, tuple[Condition, Expression]]:
@@ -330,7 +340,7 @@ def _ends(unit: int, condition: Condition, growing: Mapping[Slot, Step]) -> bool
             return (
                 operator != "!="
                 and (more is None or less is None)
-                and (less in (Step.UP, Step.NEW) or more in (Step.DOWN, Step.NEW))
+                and (less in (Step.UP, Step.NEW) or more is Step.DOWN)
             )
 
 
@@ -341,11 +351,15 @@ def _way(unit: int, expression: Expression, growing: Mapping[Slot, Step]) -> Ste
         case Variable(name):
             return growing.get(_slot(unit, name))
         case Call(function, arguments):
-            ways = {way for argument in arguments if (way := _way(unit, argument, growing)) is not None}
+            by_place = [_way(unit, argument, growing) for argument in arguments]
+            ways = {way for way in by_place if way is not None}
             if not ways:
                 return None
             if function not in _WITHOUT_END or Step.OTHER in ways:
                 return Step.OTHER
-            return ways.pop() if function == "+" and len(ways) == 1 else Step.NEW
+            way = ways.pop() if len(ways) == 1 else Step.NEW
+            if function in ("+", "*", *_KEEPING) or (function in ("-", "/", "//") and by_place[1] is None):
+                return way
+            return _BACK[way] if function == "neg" or (function == "-" and by_place[0] is None) else Step.NEW
         case _:
             return None
