@@ -127,6 +127,16 @@ def test_events_that_are_gone_with_reasons_and_the_gate() -> None:
     assert max(map(len, cep("diff", *history).stdout.splitlines())) <= 80
 
 
+def test_a_report_leaves_out_ids() -> None:
+    """Those of an event that both programs derive, and of one whose origins it shows."""
+    Path("all.cep").write_text("event a(k: int) TIME time.\nx(K) <- a(K).\n")
+    Path("once.cep").write_text("event a(k: int) TIME time DISTINCT.\nx(K) <- a(K).\n")
+    Path("a.csv").write_text("time,k\n2024-05-01T20:00:00Z,1\n2024-05-01T20:00:00Z,1\n")
+    shown = cep("diff", "all.cep", "once.cep", "-i", "a=a.csv").stdout
+    assert "  old: why\n    x(K) <- a(K)." in shown.replace("line 2:  ", "") and "@" not in shown
+    assert "  new: derived, but fewer times\n    x(1) at 2024-05-01T20:00:00Z\n" in shown
+
+
 def test_all_differences_go_to_a_file_and_few_are_shown() -> None:
     rows = [(f"2024-05-01T{hour:02}:{minute}:00Z", "milk") for hour in range(20) for minute in ("00", "20")]
     Path("many.csv").write_text(

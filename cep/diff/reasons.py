@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cep.connectors.why.lines import refusals, tree
 from cep.connectors.why.text import Explainer
 from cep.core.fluents import SINCE_EVER
 from cep.core.schema import Schema
@@ -130,10 +129,3 @@ def time_within(row: Row, schema: Schema) -> int | None:
     if schema.fluent is None or end is None:
         return None if end is None and start is None else int(start if end is None else end)
     return int(end) - 1 if row[-1][1] == ")" and end - 1 > (start or 0) else int(end)
-
-
-def reason_lines(explained: Explained | None, name: str, width: int) -> list[str]:
-    """Return the explanation by one program as lines of text."""
-    if explained is None:
-        return [f"it does not derive `{name}`"]
-    return refusals(explained, width) if "exists" in explained else tree(explained, width)

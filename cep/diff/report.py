@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cep.connectors.records.times import time_text
+from cep.connectors.why.lines import origins, refusals
 from cep.connectors.why.text import Explainer
 from cep.core.fluents import author_name
 from cep.core.schema import Schema
@@ -16,7 +16,7 @@ from cep.diff.alerts import life_lines
 from cep.diff.comparison import Comparison
 from cep.diff.matching import KINDS, Difference, names_of
 from cep.diff.meaning import Place, ProgramDiff, RuleChange
-from cep.diff.reasons import Explained, Reason, reason_lines
+from cep.diff.reasons import Explained, Reason
 from cep.diff.rows import FIRST, Row
 from cep.runtime.run_stats import RunStats, count
 
@@ -24,9 +24,6 @@ WIDTH = 80
 LINES = 16
 """The greatest number of lines that are printed from the explanation of one program."""
 SAME = "the programs mean the same"
-IDENTIFIER = re.compile(r" *@[0-9a-f]{32}")
-"""A pattern that matches the line of an explanation that contains only an event's `@id`. Reports leave out this
-line."""
 
 
 def lines(diff: ProgramDiff, comparison: Comparison | None, shown: int, exceeded: Sequence[str]) -> Iterator[str]:
@@ -174,16 +171,14 @@ def _alert_difference(comparison: Comparison, difference: Difference) -> Iterato
 def _side(
     name: str, explained: Explained | None, other: Explained | None, difference: Difference, alike: bool
 ) -> Iterator[str]:
-    own = reason_lines(explained, difference.event, WIDTH - 2)
     if explained is None:
-        yield f"  {name}: {own[0]}"
+        yield f"  {name}: it does not derive `{difference.event}`"
         return
     if "exists" in explained:
         told = _there(explained, other, alike) if explained["exists"] else "why not"
-        own = [line for line in own[1:] if not IDENTIFIER.fullmatch(line)]
+        own = refusals(explained, WIDTH - 2, ids=False)[1:]
     else:
-        told = "why"
-        own = own[next(number for number, line in enumerate(own) if line.startswith("  @")) + 1 :]
+        told, own = "why", origins(explained, WIDTH - 2)
     yield f"  {name}: {told}"
     yield from (f"  {line}" for line in own[:LINES])
     if len(own) > LINES:

@@ -17,9 +17,12 @@ Explained = Mapping[str, Any]
 
 def tree(node: Explained, width: int = WIDTH) -> list[str]:
     """Return the lines of text that explain why an event was derived."""
-    lines = list(_node(node, 0, width))
-    first = len(_head(node, 0, width))
-    return [*lines[:first], f"{STEP}@{node['id']}", *_changes(node, width), *lines[first:]]
+    return [*_head(node, 0, width), f"{STEP}@{node['id']}", *origins(node, width)]
+
+
+def origins(node: Explained, width: int) -> list[str]:
+    """Return the lines of `tree` that are below the event and its id."""
+    return [*_changes(node, width), *_body(node, 0, width)]
 
 
 def withdrawn(node: Explained, width: int = WIDTH) -> list[str]:
@@ -33,15 +36,15 @@ def _changes(node: Explained, width: int) -> list[str]:
     return [line for change in node.get("changes", ()) for line in _wrapped(told(change), 1, width)]
 
 
-def refusals(answer: Explained, width: int = WIDTH) -> list[str]:
+def refusals(answer: Explained, width: int = WIDTH, ids: bool = True) -> list[str]:
     """Return the lines that explain, for each rule, why it did not derive an event, or that say that the event was
-    derived."""
+    derived. `ids`: True to include the ids of derived events."""
     when = "" if answer["at"] is None else f" at {' to '.join(map(str, dict.fromkeys(answer['at'])))}"
     if answer["exists"]:
         lines = [f"{answer['asked']} {'holds' if answer.get('fluent') else 'is there'}{when}:"]
         for event in answer["found"]:
-            what = "record of the input" if "record" in event else f"@{event['id']}"
-            lines += _wrapped(f"{event['text']} {_when(event)}  {what}", 1, width)
+            what = "  record of the input" if "record" in event else f"  @{event['id']}" if ids else ""
+            lines += _wrapped(f"{event['text']} {_when(event)}{what}", 1, width)
         return lines
     lines = [f"{answer['asked']} {'does not hold' if answer.get('fluent') else 'is not there'}{when}"]
     if not answer["rules"]:
