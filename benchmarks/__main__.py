@@ -27,8 +27,7 @@ FURTHER = (
 
 
 def lines(workload: Workload, sizes: tuple[Size, ...], costs: dict[tuple[str, Size], float]) -> Iterator[Line]:
-    """Measure a workload and yield its lines. Store each cost in `costs`, in seconds per event, by workload and
-    size."""
+    """Measure a workload and yield its lines. Store each cost in `costs`: seconds per event, by workload and size."""
     sides: list[tuple[Size, Measured, Measured | None]] = []
     for events, keys in sizes:
         print(f"{workload.name}, {short(events)} events, {short(keys)} keys", file=sys.stderr)
@@ -86,8 +85,7 @@ def other_goals(workload: Workload, size: Size, costs: dict[tuple[str, Size], fl
 
 
 def smaller(sizes: tuple[Size, ...]) -> tuple[Size, ...]:
-    """Return the sizes for a quick run, each once: with fewer events, and with at most 1,000 keys if there is such a
-    size."""
+    """Return the sizes for a quick run, without duplicates: fewer events, and at most 1,000 keys if possible."""
     few = [size for size in sizes if size[1] <= 1000] or sizes
     return tuple(dict.fromkeys((min(events, QUICK), keys) for events, keys in few))
 

@@ -2,8 +2,7 @@
 
 The event descriptions in `applications/` exist in RTEC's language and in ours. Both must derive the same. The benchmark
 measures both, from input columns to output columns. RTEC itself processes 38 to 160 thousand such rows per second, and
-5 to 17 thousand rows of a fleet with wide windows. The application `contacts`, a cycle of fluents across keys, is not
-one of RTEC's.
+5 to 17 thousand rows of a fleet with wide windows. `contacts`, a cycle of fluents across keys, is not one of RTEC's.
 """
 
 from __future__ import annotations
@@ -104,8 +103,7 @@ def of_deal(*order: int) -> Callable[[Draws], Columns]:
 
 
 def one(letter: str, *words: str) -> Callable[[Draws], Columns]:
-    """Return a function that draws the attributes of an event: a thing and, if there are `words`, one of these
-    words."""
+    """Return a function that draws the attributes of an event: a thing and, if there are `words`, one of them."""
     return lambda draws: {"what": draws.key(letter), **({"word": draws.of(*words)} if words else {})}
 
 

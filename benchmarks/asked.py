@@ -57,8 +57,8 @@ def _of(attribute: str) -> str:
 
 
 def filled(folder: str, events: int) -> EventStore:
-    """Return a store that contains warnings of the thirty days up to LAST, many places, and the positions of a few of
-    the stations."""
+    """Return a store that contains warnings of the thirty days up to LAST, many places, and the positions of a few
+    stations."""
     store = EventStore(folder, EventVocabulary())
     step = 30 * 86_400 * SECOND // events
     for first in range(0, events, BATCH):

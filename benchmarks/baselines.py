@@ -24,15 +24,13 @@ Waiting = defaultdict[Any, deque[tuple[int, int]]]
 def arrivals(*sides: list[Row]) -> list[Row]:
     """Return all events in order of time. At equal times, an earlier argument comes first.
 
-    A loop passes the right side of a SEQ before the left. So it never sees a left event before a right one at the same
-    time.
+    A loop passes the right side of a SEQ before the left. So a left event never precedes a right one at the same time.
     """
     return sorted(chain(*sides), key=itemgetter(1))
 
 
 def distinct(*sides: list[Row]) -> list[Row]:
-    """Return the events that `arrivals` returns, without duplicates, because duplicates would derive the same
-    results."""
+    """Return the events that `arrivals` returns, without duplicates, which would derive the same results."""
     out: list[Row] = []
     now, last, instant = None, None, None
     for event in arrivals(*sides):
@@ -152,7 +150,7 @@ def conjunction(events: Rows, within: int) -> list[Row]:
 
 
 def absence(events: Rows, within: int) -> list[Row]:
-    """Return every a before a b with the same id, unless a c with this id is between them. A c removes the waiting
+    """Return every a before a b with the same id, unless a c with this id is between them. A c removes waiting
     events."""
     lefts: Waiting = defaultdict(deque)
     out: list[Row] = []
@@ -171,8 +169,7 @@ def absence(events: Rows, within: int) -> list[Row]:
 
 
 def timer(events: Rows, within: int) -> list[Row]:
-    """Return every a that no b of the same id follows within `within` microseconds. The result ends at the end of this
-    time."""
+    """Return every a that no b of the same id follows within `within` microseconds. The result ends with this time."""
     due: deque[tuple[int, Any, int]] = deque()
     stopped: dict[Any, int] = {}  # the time of the last b of an id
     out: list[Row] = []

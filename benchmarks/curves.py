@@ -50,8 +50,7 @@ def by_keys(workload: str) -> Callable[[int], float]:
 
 
 def by_waiting(rows: int) -> float:
-    """Return the cost of a SEQ with an inequality, measured in its own process. `rows`: the number of waiting rows per
-    key."""
+    """Return the cost of a SEQ with an inequality, measured in its own process. `rows`: the waiting rows per key."""
     code = f"from benchmarks.curves import waiting; print(waiting({rows}))"
     command = [sys.executable, "-c", code]
     ran = subprocess.run(command, env={**os.environ, **ONE_CORE}, cwd=ROOT, stdout=subprocess.PIPE, check=True)

@@ -37,8 +37,7 @@ ONTOLOGIES, AREAS = ROOT / "ontologies", ROOT / "demos" / "blizzard" / "areas.ce
 
 @cache
 def register(stations: int, features: int = 0) -> Any:
-    """Return knowledge of stations with five sensors each, and optionally places, closed under OWL 2 RL with the
-    ontologies."""
+    """Return knowledge of stations with five sensors each, and optionally places, closed under OWL 2 RL."""
     from cep.knowledge import load
     from cep.knowledge.graph import Knowledge
     from cep.knowledge.rdf.terms import NONE, Terms

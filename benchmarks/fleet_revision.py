@@ -30,8 +30,8 @@ from benchmarks.streams import Batch
 
 FLEET: Application = applications["fleet"]
 STEP, DELAY, MEASURED = 200, 3_000, 8
-"""The seconds between queries, the maximum delay in seconds, and the number of queries that are measured, once the
-window is full."""
+"""The seconds between queries, the maximum delay in seconds, and the number of measured queries, once the window is
+full."""
 EACH = 15
 """The rows per vehicle between queries, as in the article: 1.47 million for 6,000 vehicles in sixteen steps."""
 WINDOWS, SHARES, VEHICLES = (200, 400, 800, 1600, 3200), (0, 5, 10, 20, 40, 80), (60, 600, 6000)

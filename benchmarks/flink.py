@@ -22,8 +22,7 @@ SCAN = """INSERT INTO gone
 
 
 def tables(folder: str, parallelism: int) -> Any:
-    """Return an environment with the events of `a.csv` and `b.csv`: columns id, x and milliseconds, in order of
-    time."""
+    """Return an environment with the events of `a.csv` and `b.csv`: columns id, x and milliseconds, by time."""
     from pyflink.table import EnvironmentSettings, TableEnvironment  # type: ignore[import-not-found]
 
     made = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())

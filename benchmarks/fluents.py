@@ -18,8 +18,7 @@ from benchmarks.workload import K, M, Size, Workload, usual
 MILLISECOND = 1000
 
 Spans = list[tuple[int, int]]
-"""Intervals of one key as codes, sorted and disjoint. Code 2t is the microsecond t, 2t + 1 the time between t and t +
-1."""
+"""Intervals of one key as codes, sorted and disjoint. Code 2t is microsecond t, 2t + 1 the time between t and t + 1."""
 
 SIMPLE = """\
 event up(id: int, x: int) TIME t.

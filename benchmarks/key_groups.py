@@ -28,8 +28,8 @@ def table(number: int) -> pl.DataFrame:
 
 
 def measured(partitions: int) -> tuple[float, float, list[Engine]]:
-    """Return the CPU seconds that a round takes to distribute its rows, those that it takes to step the partitions, and
-    the engines."""
+    """Return the CPU seconds of a round for the distribution of its rows and for the steps of partitions, and the
+    engines."""
     program = compile(TEXT)
     (stage,) = partition(program.plan)
     engines = [Engine(program, stage=1, lateness=None) for _ in range(partitions)]
@@ -49,7 +49,7 @@ def measured(partitions: int) -> tuple[float, float, list[Engine]]:
 
 
 def lines() -> Iterator[str]:
-    """Yield a table in CPU milliseconds per round of `ROWS` rows, and then the cost of changing the number of
+    """Yield a table in CPU milliseconds per round of `ROWS` rows, then the cost of changing the number of
     partitions."""
     measured(1)  # kernels
     yield "| partitions | deal, ms | step, ms | more than one partition, ms a partition |"

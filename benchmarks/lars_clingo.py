@@ -29,8 +29,7 @@ qual(N, L) :- node(N), lev(L), lev(K), K < L, told(N, L), not told(N, K).
 
 
 def costs(tables: Mapping[str, pl.DataFrame], facts: Sequence[str], size: int, ticks: int) -> list[float]:
-    """Return the CPU milliseconds of each tick: ground and solve with the window's atoms as facts, and find the
-    changes."""
+    """Return the CPU milliseconds of each tick: ground and solve with the window's atoms as facts, find the changes."""
     import clingo
 
     rows = [

@@ -1,5 +1,4 @@
-"""Temporal operators over intervals of many tuples, from input columns to output columns, compared with Python
-loops."""
+"""Temporal operators over intervals of many tuples, from columns to columns, compared with Python loops."""
 
 from __future__ import annotations
 
@@ -187,8 +186,7 @@ def lasting(edges: list[Edge], least: int) -> list[Edge]:
 
 
 def since(lefts: list[Edge], rights: list[Edge], reach: int) -> list[Edge]:
-    """Return the intervals of SINCE. At equal codes, beginnings of the right side and ends of the left side have
-    precedence."""
+    """Return the intervals of SINCE. At equal codes, beginnings of the right side and ends of the left come first."""
     held: dict[int, list[int]] = {}
     left: set[int] = set()
     right: set[int] = set()

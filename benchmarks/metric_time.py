@@ -71,8 +71,7 @@ def university(count: int) -> Stream:
 
 
 def university_recursive(count: int) -> Stream:
-    """Return the input of the recursive program. Departments form a tree with three children each; the tree holds at
-    all times."""
+    """Return the input of the recursive program. Departments form a tree with three children each, at all times."""
     random = np.random.default_rng(1)
     part = np.arange(1, 100)
     tree = facts(

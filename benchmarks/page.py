@@ -5,8 +5,7 @@
     python -m benchmarks.page --held 20000 --open 200
     python -m benchmarks.page --held 20000 --open 200 --width 390 --slower 4
 
-Tasks are reported with wall time and CPU time. If other processes use the machine, the wall time is longer, whatever
-the page does.
+Tasks are reported with wall time and CPU time. If other processes use the machine, the wall time is longer.
 """
 
 from __future__ import annotations

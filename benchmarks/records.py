@@ -24,8 +24,7 @@ WEATHER = ("station", "wind", "n", "gust", "sky")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A shape of records: the parts of a declaration, and the file. `of`: the name of the shape to which the speed is
-    compared."""
+    """A shape of records: the parts of a declaration, and the file. `of`: the name of the shape to compare with."""
 
     name: str
     program: str

@@ -1,5 +1,4 @@
-"""Tables in pages of the documentation. Each table is between two comments with its name, and a benchmark replaces
-it."""
+"""Tables in pages of the documentation. Each is between two comments with its name, and a benchmark replaces it."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ def circumstances(before: float) -> str:
 
 
 def replace(page: Path, tables: Mapping[str, str]) -> None:
-    """Replace the tables of a page, which are between two comments with the name of the table. `tables`: the new texts,
-    by name."""
+    """Replace the tables of a page, each between two comments with its name. `tables`: the new texts, by name."""
     page_text = page.read_text(encoding="utf-8")
     for name, text in tables.items():
         first, last = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"

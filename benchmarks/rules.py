@@ -66,8 +66,7 @@ def by_type_loop(events: Rows, keys: int) -> list[Row]:
 
 
 def kind_rules() -> tuple[list[list[tuple[str, int]]], list[list[tuple[str, int, int]]]]:
-    """Return rules on one type: for each kind of reading, five levels (name, level) and five jumps (name, low,
-    high)."""
+    """Return rules on one type: for each kind of reading, five levels (name, level), five jumps (name, low, high)."""
     levels = [[(f"level{kind}_{n}", 900 + 15 * n + kind % 10) for n in range(5)] for kind in range(KINDS)]
     jumps = [[(f"jump{kind}_{n}", 200 + n, 800 - kind) for n in range(5)] for kind in range(KINDS)]
     return levels, jumps

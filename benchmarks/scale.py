@@ -38,7 +38,7 @@ WORKERS = (1, 2, 3, 4)
 
 
 def loads(workers: int) -> tuple[Shape, Shape, Shape]:
-    """Return the loads to measure in clusters with this many workers. Each has at least one bucket and two files per
+    """Return the loads to measure in clusters with this many workers. Each has at least a bucket and two files per
     worker."""
     return (
         Shape(MANY, 100_000, 2 * workers, workers),

@@ -38,8 +38,7 @@ def tried(costs: Costs, found: Sequence[Tried], run: str) -> str:
 
 
 def limits(costs: Costs) -> str:
-    """Draw a panel for each interval between micro-batches: the events per second that each limit allows, by
-    machines."""
+    """Draw a panel for each interval between micro-batches: the events per second that limits allow, by machines."""
     top, bottom, wide = 74, 360, (WIDTH - MARGIN - 70) / len(EVERY)
     height = bottom + 130
     title = "Events a second, by what limits them"

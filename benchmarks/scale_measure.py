@@ -52,8 +52,7 @@ class Shape:
 
     @property
     def waiting(self) -> int:
-        """The number of events `a` that wait in the state: half of the events in a WITHIN, which has one per
-        millisecond."""
+        """The number of events `a` that wait in the state: half of a WITHIN, which has one event per millisecond."""
         return self.load.within // 2
 
 
@@ -290,8 +289,7 @@ def _parts(folder: Path) -> list[Path]:
 class Taken:
     """CPU ticks by process id, without Java's compiler.
 
-    `driver`: this process, its Java, and the Python processes of both. `workers`: all executors and the processes below
-    them.
+    `driver`: this process, its Java, and the Python processes of both. `workers`: all executors and their processes.
     """
 
     driver: Mapping[int, int]
@@ -318,8 +316,7 @@ def cpu() -> Taken:
 def between(then: Taken, now: Taken) -> tuple[float, float]:
     """Return the seconds of a core that the driver and the workers have used between two calls of `cpu`.
 
-    The last ticks of processes that have ended are missing. In a warm cluster, only idle processes of an earlier query
-    end.
+    The last ticks of processes that have ended are missing. In a warm cluster, only idle processes end.
     """
     sides = (then.driver, now.driver), (then.workers, now.workers)
     driver, workers = (sum(more - before.get(pid, 0) for pid, more in after.items()) for before, after in sides)

@@ -31,8 +31,7 @@ FEWEST = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A cluster of `cores` cores, each with one bucket and one file per micro-batch. A micro-batch begins every `every`
-    seconds.
+    """A cluster of `cores` cores, each with one bucket and one file per micro-batch, every `every` seconds.
 
     The program is a SEQ by key. Each key has four events in `WITHIN`, whatever the rate.
     """
@@ -55,8 +54,8 @@ class Paper:
         return self.costs.kept(self.shape(rate))
 
     def driver(self) -> float:
-        """Return the driver's seconds of a core per micro-batch. They do not depend on the rate, and workers wait for
-        the driver."""
+        """Return the driver's seconds of a core per micro-batch. They do not depend on the rate. Workers wait for the
+        driver."""
         return self.costs.of_driver(self.shape(1.0))
 
     def busy(self, rate: float) -> float:
@@ -104,8 +103,7 @@ def on_paper(costs: Costs) -> Iterator[str]:
 
 
 def by_the_day(costs: Costs) -> Iterator[str]:
-    """Yield a table of the resources that a number of events per day needs at its peak, with the shortest time between
-    micro-batches."""
+    """Yield a table of the resources for events per day at their peak, with the shortest time between micro-batches."""
     heads = "state | cores | machines by memory | read and written, MB/s"
     yield f"| events per day | per second at the peak | keys | {heads} |"
     yield "|--:|--:|--:|--:|--:|--:|--:|"

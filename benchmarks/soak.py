@@ -138,8 +138,8 @@ HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A full collection of Java: its time in seconds since the start of Java, and the bytes of objects and of classes
-    that it left."""
+    """A full collection of Java: its time in seconds since the start of Java, and the bytes of objects and classes that
+    it left."""
 
     second: float
     heap: int

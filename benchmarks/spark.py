@@ -148,8 +148,7 @@ Run = Callable[[SparkSession, Load, Path, Path], Any]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Events per second, the median milliseconds of a micro-batch, the rows written, and the mean CPU seconds of all
-    micro-batches."""
+    """Events per second, the median milliseconds and mean CPU seconds of a micro-batch, and the rows written."""
 
     rate: float
     median: float
@@ -205,8 +204,8 @@ def busy() -> float:
 
 
 def flink(python: str, load: Load, folder: Path) -> dict[str, float]:
-    """Return the events per second of Flink for the match and for a scan. The first run in a Java process is not
-    counted."""
+    """Return the events per second of Flink for the match and for a scan. The first run of a Java process does not
+    count."""
     milliseconds = pl.col("time").dt.epoch("ms")
     for event in ("a", "b"):
         with (folder / f"{event}.csv").open("wb") as file:

@@ -45,8 +45,7 @@ class Stream:
         )
 
     def batches(self, size: int) -> Iterator[Batch]:
-        """Yield batches of about `size` events in order of time, without empty tables. Events at the same time stay
-        together."""
+        """Yield batches of about `size` events by time, without empty tables. Events at the same time stay together."""
         starts = {name: table["start"].to_numpy() for name, table in self.tables.items()}
         times = np.sort(np.concatenate(list(starts.values())))
         bounds = np.append(times[::size], times[-1] + 1)
@@ -57,8 +56,7 @@ class Stream:
 
 
 def mixed(types: dict[str, str], events: int, keys: int, seed: int, text: bool = False) -> Stream:
-    """Return `events` events, a thousand per second, each of a random type. `types`: the name of the value column of
-    each type.
+    """Return `events` events, a thousand per second, each of a random type. `types`: the value column of each type.
 
     Each event has an `id` out of `keys` ids (a string if `text` is True), and a value from 0 to 999.
     """

@@ -90,8 +90,7 @@ def markdown(lines: list[Line]) -> str:
 
 
 def rates(lines: list[Line], names: Mapping[str, str]) -> str:
-    """Return a table in Markdown with the engine's rate in millions of events per second, and its ratio to the loop's
-    rate.
+    """Return a table in Markdown with the engine's rate in millions of events per second, and its ratio to the loop's.
 
     There is a row for each workload in `names`, which maps a workload to its name in the table. A row has two columns
     for the largest run with at most a hundred keys, and two columns for the largest run with more keys.

@@ -50,8 +50,7 @@ def knowledge(stations: int = STATIONS) -> str:
 
 
 def changes(count: int, stations: int = STATIONS) -> list[tuple[int, str, str]]:
-    """Return changes of the levels of stations. Each has a time in microseconds, and the added and the removed
-    triple."""
+    """Return changes of the levels of stations. Each has a time in microseconds, and the added and removed triple."""
     random = np.random.default_rng(1)
     level = {}
     made = []

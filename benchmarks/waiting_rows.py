@@ -15,8 +15,7 @@ import polars as pl
 
 EVENTS, KEYS, ROWS = 200_000, (1, 100), (1, 10, 100, 1_000, 10_000, 100_000)
 MOST, MOST_TRIED = 1_000_000, 1_000
-"""The greatest number of rows that wait in total, and the greatest number of waiting rows of a key for which all pairs
-are tested."""
+"""The greatest number of rows that wait in total, and the greatest number per key for which all pairs are tested."""
 
 
 def stream(events: int, keys: int) -> dict[str, pl.DataFrame]:

@@ -1,5 +1,4 @@
-"""`python -m benchmarks.windows`: windows of every form, aggregates that need order or time, and a percentile over
-growing windows.
+"""`python -m benchmarks.windows`: windows of every form, aggregates by order or time, percentiles over growing windows.
 
 They are also lines of `python -m benchmarks`: millions of events per second of CPU time, each in its own process.
 """

@@ -63,8 +63,7 @@ def program(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """CPU seconds of a run's own process, of its first thread, and of each worker; wall seconds; and the derived
-    events."""
+    """CPU seconds of a run's own process, its first thread, and each worker; wall seconds; the derived events."""
 
     own: float
     first: float

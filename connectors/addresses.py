@@ -1,5 +1,5 @@
-"""Addresses of live inputs and outputs, such as `mqtt://user:secret@host/sensors/#?client=roof`. They are printed
-without secrets."""
+"""Addresses of live inputs and outputs, such as `mqtt://user:secret@host/hall/#?client=roof`. They are printed without
+secrets."""
 
 from __future__ import annotations
 
@@ -177,8 +177,7 @@ def _kind(scheme: str) -> str:
 
 
 def _observations(shown: str, path: str, usual: str | None) -> str:
-    """Return the path of the observations of a SensorThings service. Raises CepError if `path` does not lead to
-    observations.
+    """Return the path of the observations of a SensorThings service. Raises CepError if `path` leads elsewhere.
 
     `path`: the path of the service, of a datastream, or of the observations. `usual`: the path of the service, which is
     used if `path` is empty.

@@ -1,5 +1,4 @@
-"""Detection of wrong clocks: records whose time is ahead of this machine's clock, and jumps of the latest event
-time."""
+"""Detection of wrong clocks: records ahead of this machine's clock, and jumps of the latest event time."""
 
 from __future__ import annotations
 

@@ -54,8 +54,7 @@ class DeadLetters:
 
     @property
     def first_told(self) -> str | None:
-        """The position and the reason of the first dead letter, such as `history.csv:7: ...`, or None if there is
-        none."""
+        """The position and reason of the first dead letter, such as `history.csv:7: ...`, or None if there is none."""
         if self.first is None:
             return None
         file = "standard input" if self.first.file == "-" else self.first.file

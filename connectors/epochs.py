@@ -18,8 +18,7 @@ _YEAR = 365 * 86_400_000_000
 class SmallUnits:
     """A detector of units that are too small. It stores the latest time of each event type whose times are numbers.
 
-    `units`: the declared unit of each event type. `form`: a template for the clause that declares a unit. It is used in
-    remarks.
+    `units`: the declared unit of each event type. `form`: a template for the clause that declares a unit, for remarks.
     """
 
     units: Mapping[str, str]

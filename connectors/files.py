@@ -110,8 +110,7 @@ def replay(
     sources: Sources | None = None,
     readers: ChunkReaders | None = None,
 ) -> Iterator[Batch]:
-    """Yield the records of all inputs as batches, sorted by end and then by their position in the input. Each batch has
-    a watermark.
+    """Yield the records of all inputs as batches with watermarks, sorted by end and then by position in the input.
 
     All records are held in memory, with one exception: if the inputs have more than `large` bytes and are already
     sorted, they are not held. If an input is not a regular file, all inputs are read as `read` does. Then the batches

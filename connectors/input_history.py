@@ -85,8 +85,7 @@ class InputHistory:
         return max((file.beyond for file in self._files()), default=0)
 
     def note_events(self, fields: Mapping[str, list[list[str]]], number: int) -> None:
-        """Store that, from the batch with the number `number` on, the input is read for exactly the event types in
-        `fields`.
+        """Store that, from batch `number` on, the input is read for exactly the event types in `fields`.
 
         `fields`: the fields of each event type. If an event type was already read with the same fields, the earlier
         batch number stays stored for it. Raises OSError if the file cannot be written.
@@ -151,8 +150,7 @@ class InputHistory:
     def _before(self, base: int, number: int, from_time: int) -> list[_File]:
         """Return the files that contain the batches from `number` up to, but not including, `base`.
 
-        The search goes backwards from `base`. It ends at a missing batch, or at a file whose records all end before
-        `from_time`.
+        The search goes backwards from `base`, to a missing batch or to a file whose records all end before `from_time`.
         """
         earlier: list[_File] = []
         for file in reversed(self._files()):

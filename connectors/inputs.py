@@ -69,7 +69,7 @@ def inputs(
     known: Set[str] = frozenset(),
     unsure: bool = False,
 ) -> list[Input]:
-    """Return the files and live inputs that `specs` name, in the order of `specs`. The files of a folder or pattern are
+    """Return the files and live inputs that `specs` name, in the same order. The files of a folder or pattern are
     sorted by name.
 
     - `format`: one of `NAMES`, or None. It takes precedence over the file name's suffix and the declaration.

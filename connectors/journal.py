@@ -94,8 +94,7 @@ class Journal:
 
         `schemas`: the event types for which the input is read. Replayed batches contain the tables of other event types
         in the field `beside`. `keeps`: True to keep the batches that a snapshot replaces. Raises CepError if the
-        journal cannot be read, if the journal or the snapshot is damaged, or if the journal belongs to another
-        snapshot.
+        journal or the snapshot is damaged or cannot be read, or if they do not belong together.
         """
         self.version = 1
         self._input = InputHistory(folder / "input") if keeps else None
@@ -126,8 +125,7 @@ class Journal:
         return self._saved.read_bytes() if self._saved.is_file() else b""
 
     def replayed(self) -> Iterator[Batch]:
-        """Yield the batches in the journal, and then an empty batch that ends a silence. If there are no batches, yield
-        nothing.
+        """Yield the journal's batches, and then an empty batch that ends a silence. Without batches, yield nothing.
 
         This generator can only be used once.
         """
@@ -172,8 +170,7 @@ class Journal:
             raise _failed(self._path, error) from None
 
     def processed(self) -> None:
-        """Record that all batches that `replayed` has yielded so far are processed. The next snapshot may replace
-        them."""
+        """Record that all batches yielded by `replayed` so far are processed. The next snapshot may replace them."""
         for head, _ in self._left[self._passed : self._given]:
             _note(self._replay, self._batch({**head, "tables": []}, b""))
             self._replay.silence = head["silence"]
@@ -204,8 +201,7 @@ class Journal:
         """Mark the current position, for a snapshot that is taken now and saved later. Return the mark.
 
         Until this snapshot is saved or another position is marked, all new batches are also held in memory. During a
-        replay, the mark is placed before the batches that are not processed yet. `latest`: the latest end of a record
-        so far.
+        replay, the mark is placed before the batches that are not processed yet. `latest`: the latest end so far.
         """
         reached, silence = (self, self._silence) if self.whole else (self._replay, self._replay.silence)
         places = {source: dict(place) for source, place in reached.places.items()}
@@ -315,8 +311,7 @@ class Journal:
 
 
 def _batch(head: Mapping[str, Any], data: bytes, schemas: Mapping[str, list[list[str]]], beside: bool = False) -> Batch:
-    """Decode a batch from the journal. It contains the tables of the event types whose fields are the same in
-    `schemas`.
+    """Decode a batch from the journal, with the tables of the event types whose fields are the same in `schemas`.
 
     `beside`: True to keep all other tables in the field `beside` of the batch.
     """

@@ -1,5 +1,4 @@
-"""A compact form of Arrow tables that stores whole numbers in fewer bytes, for tables that are sent between processes
-and logged.
+"""A compact form of Arrow tables that stores whole numbers in fewer bytes, for tables that processes exchange and log.
 
 For a column of similar numbers, the differences from the minimum are stored. For a column that equals an earlier
 column, nothing is stored. The metadata of the column's field describe how to restore the column.

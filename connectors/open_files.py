@@ -9,12 +9,12 @@ import signal
 
 
 def is_being_written(path: str) -> bool:
-    """Return True if another process has opened the file for writing. This is only detected on Linux, and only for
-    files that belong to this user.
+    """Return True if another process has opened the file for writing. This is only detected on Linux, for files of this
+    user.
 
     The function requests a lease, which Linux refuses for a file that is open for writing. If Linux grants the lease,
-    the function releases it at once. If another process opens the file in the meantime, the caller's process receives a
-    harmless signal.
+    the function releases it at once. If another process opens the file meanwhile, this process receives a harmless
+    signal.
     """
     if not hasattr(fcntl, "F_SETLEASE"):
         return False

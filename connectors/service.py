@@ -24,18 +24,16 @@ class Round:
     """One round of the engine: the step after a batch, or the step at the end of the input.
 
     Tables of records and occurrences have the columns `start` and `end` (Int64, microseconds) and the attributes.
-    Tables of derived events also have `@id` (cep/core/identity.py). If lineage is derived, they have `because` (JSON)
-    too.
+    Tables of derived events also have `@id` (cep/core/identity.py) and, if lineage is derived, `because` (JSON).
 
     - `number`: the number of the round. The first round has the number 1.
     - `watermark`: a time (microseconds UTC). All later records end after this time.
     - `stable`: a time. An occurrence that ends at or before this time is never withdrawn.
-    - `position`: the number of records processed so far. The same input always yields the same pairs of watermark
-      and position. In each round, this pair is greater than in the round before.
+    - `position`: the number of records processed so far. The same input always yields the same pairs of watermark and
+      position. In each round, this pair is greater than in the round before.
     - `ended`: True at the end of the input, whatever the watermark is.
     - `inputs`: the records of the batch, including those that the engine refused.
-    - `read`: for each event type, the number of its records in the batch, including those that withdraw other
-      records.
+    - `read`: for each event type, the number of its records in the batch, including those that withdraw other records.
     - `records`, `dead`: the total number of records so far, and the total number of dead letters so far.
     - `late`: a function that describes the records that may have revised earlier results.
     - `observed`, `unobserved`: the records that appeared in this round, and those that disappeared. Both are empty

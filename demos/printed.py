@@ -15,8 +15,7 @@ from cep.connectors.writing.sinks import writing
 
 
 def rendered(draw: Callable[[Console], None]) -> str:
-    """Return the text that `draw` prints, without its final line break. It is 80 columns wide unless the environment
-    says otherwise."""
+    """Return the text that `draw` prints, without its final line break. It is 80 columns wide by default."""
     text = StringIO()
     colours = True if sys.stdout is not None and sys.stdout.isatty() else None
     draw(Console(file=text, highlight=False, force_terminal=colours))

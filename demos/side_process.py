@@ -1,8 +1,7 @@
 """Run functions in a second process, so that a demo draws its picture on the second processor.
 
 `python -m cep.demos.side_process` is that process. It executes the calls that it receives, in order, and reports for
-each call whether it succeeded. The first process repeats calls that failed. The second process ends when the first one
-does.
+each call whether it succeeded. The first process repeats calls that failed. The second process ends with the first one.
 """
 
 from __future__ import annotations

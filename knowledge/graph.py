@@ -127,11 +127,10 @@ class Knowledge(KnowledgeSource):
     # --- what rules ask ---
 
     def answers(self, graph: Graph, pool: Pool, source: Source) -> Answers:
-        """Return the answers to a graph pattern: one column for each of `graph.variables`. The rows are sorted by their
-        values.
+        """Return the answers to a graph pattern: one column for each of `graph.variables`. The rows are sorted.
 
-        Raises CepError if the pattern is not supported or has too many answers. The error contains the position of the
-        mistake in the pattern.
+        Raises CepError if the pattern is not supported or has too many answers. The error points to the mistake in the
+        pattern.
         """
         key = _key(graph)
         if key not in self.tables:
@@ -231,8 +230,7 @@ class Knowledge(KnowledgeSource):
     def query(
         self, sparql: str, prefixes: Mapping[str, str] | None = None, name: str = "query"
     ) -> pl.DataFrame | bool | rdflib.Graph:
-        """Evaluate a SPARQL query. Return a table for SELECT, a boolean for ASK, an rdflib graph for CONSTRUCT and
-        DESCRIBE.
+        """Evaluate a SPARQL query. Return a table for SELECT, a boolean for ASK, otherwise an rdflib graph.
 
         Rows are sorted by value unless the query has an ORDER BY. `name`: the name of the query in error messages.
         Raises CepError if the query is invalid.
@@ -317,8 +315,8 @@ class Knowledge(KnowledgeSource):
     ) -> None:
         """Replace the dictionary of terms, and everything that contains ids of the old dictionary.
 
-        `triples`: the asserted triples, all triples including inferred ones, and the triples in the form that patterns
-        use (`seen`).
+        `triples`: the asserted triples, all triples including inferred ones, and the triples that patterns use
+        (`seen`).
         """
         self.terms, self.canonical, self.graphs, self.closure = terms, canonical, dict(graphs), closure
         self.asserted, self.closed, self._asked = triples
@@ -355,8 +353,7 @@ class Knowledge(KnowledgeSource):
     def over(
         self, changes: Sequence[tuple[int, bytes]], patterns: Mapping[str, Graph | algebra.Triples], pool: Pool
     ) -> tuple[Knowledge, dict[str, Spanned]] | None:
-        """Apply changes. Return the knowledge after the last change, and the answers to the patterns with their valid
-        times.
+        """Apply changes. Return the resulting knowledge, and the answers to the patterns with their valid times.
 
         `changes`: each change with the time from which it is valid, in ascending order. Return None if the changes must
         be applied one by one (answer_intervals.py).

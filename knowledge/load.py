@@ -258,8 +258,7 @@ def triple_columns(
 ) -> Iterator[Quads]:
     """Yield triples or quads as columns of ids, in batches. Raises TripleTerm if a triple is a term of another triple.
 
-    Oxigraph first writes the quads as canonical N-Quads, because this text can be split into columns without parsing
-    each term.
+    Oxigraph first writes the quads as canonical N-Quads, because this text can be split into columns quickly.
 
     - `labels`: new labels for blank nodes. None keeps the old labels.
     - `graphs`: False if the input has no named graphs, so that all triples belong to the default graph.

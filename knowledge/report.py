@@ -92,8 +92,7 @@ def _counts(names: PrefixedNames, closed: Ints, asserted: Ints) -> list[TermCoun
 def proof_lines(knowledge: Knowledge, triple: str, prefixes: Mapping[str, str]) -> list[str]:
     """Return the lines of a triple's proof: one triple per line, with premises indented.
 
-    `triple`: a triple in Turtle notation. Raises CepError if `triple` is not a triple, or if it is neither asserted nor
-    inferred.
+    `triple`: a triple in Turtle notation. Raises CepError if it is not a triple, or is neither asserted nor inferred.
     """
     names = PrefixedNames(knowledge.terms, prefixes) if knowledge.closure is None else knowledge.closure.names(prefixes)
     parsed = _triple(triple, names.prefixes)

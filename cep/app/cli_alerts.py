@@ -101,8 +101,7 @@ class Connection:
         return closed[::-1]
 
     def silence(self, begin: str) -> str:
-        """Return the id of the silence whose id begins with `begin`. Raises CepError unless exactly one silence
-        matches."""
+        """Return the id of the silence whose id begins with `begin`. Raises CepError unless there is exactly one."""
         if len(begin) == 36:
             return begin
         ids = [silence["id"] for silence in self.ask("GET", "silences") if silence["id"].startswith(begin.lower())]

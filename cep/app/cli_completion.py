@@ -1,7 +1,6 @@
 """`cep completion`: print the script with which a shell completes commands, options, values and file names.
 
-Each time the user presses Tab, the shell runs `cep` with `_CEP_COMPLETE` in the environment, according to the protocol
-of typer.
+Each time the user presses Tab, the shell runs `cep` with `_CEP_COMPLETE` in the environment (typer's protocol).
 """
 
 from __future__ import annotations

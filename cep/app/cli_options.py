@@ -307,8 +307,7 @@ class DialectOptions:
 
     @property
     def answer_sets(self) -> tuple[int | None, int | None]:
-        """Return the values of the compiler's options `models` and `solve_limit`. Raises CepError if one is not
-        valid."""
+        """Return the values of the compiler's options `models` and `solve_limit`. Raises CepError if one is invalid."""
         models = {None: None, "1": 1, "all": 0}
         if self.models not in models:
             raise refuse(f"--models: `{self.models}` is neither 1 nor all", "use `--models 1` or `--models all`")
@@ -319,8 +318,8 @@ class DialectOptions:
 
     @property
     def ticks(self) -> int | None:
-        """Return the length of a tick in microseconds, or None if `--tick` is not set. Raises CepError if it is not
-        valid."""
+        """Return the length of a tick in microseconds, or None if `--tick` is not set. Raises CepError if it is
+        invalid."""
         ticks = None if self.tick is None else duration(self.tick, "--tick, --clock")
         if ticks == 0:
             raise refuse("--tick, --clock: a tick must be longer than 0", "e.g. `--tick 1ms`")

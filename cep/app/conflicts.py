@@ -78,8 +78,7 @@ class OutputGuard:
     def of(cls, parameters: Mapping[str, Any], also: Iterable[tuple[str, str]] = ()) -> OutputGuard:
         """Create a guard from the parameters of a command, and check all outputs that the parameters name.
 
-        `also`: further input. Raises CepError if an output would overwrite an input, or if two outputs are the same
-        file.
+        `also`: further input. Raises CepError if an output would overwrite an input or another output.
         """
         read = [(what, text) for name, what in READ.items() for text in _texts(parameters.get(name))]
         guard = cls([*read, *also], parameters.get("on") == "spark")

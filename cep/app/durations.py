@@ -45,7 +45,7 @@ def _with_known_unit(written: str) -> str | None:
 
 
 def instant(text: str, option: str, unit: Fraction | None) -> int:
-    """Parse a time such as `2013-02-09T03:00` to microseconds. A bare number is in units of `unit` (see
+    """Parse a time such as `2013-02-09T03:00` to microseconds. `unit`: the unit of a bare number (see
     `read_instant`)."""
     try:
         return read_instant(text, unit)

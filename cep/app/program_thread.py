@@ -73,8 +73,7 @@ class JournaledBatches:
     def _taken(self, batch: Batch) -> Batch:
         """Write a batch to the journal, if there is one, and return the batch.
 
-        If the batch reports how long the input was silent, subtract the time before the latest handover to another
-        program.
+        If the batch reports how long the input was silent, subtract the time before the latest handover.
         """
         self._silence = batch.silence
         if batch.handover is None:

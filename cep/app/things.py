@@ -127,8 +127,7 @@ def check_refreshed(names: Sequence[str], live: bool) -> None:
 
 
 class ThingsFollower:
-    """A follower of services. It fetches them repeatedly in threads, and adds changes of their triples to a run's
-    batches.
+    """A follower of services. It fetches them repeatedly in threads, and adds changed triples to a run's batches.
 
     A change takes effect before the records of the batch that contains it. So the journal contains the change, and a
     run that continues from the journal repeats it.

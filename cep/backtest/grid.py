@@ -68,8 +68,7 @@ class Bound:
 
 
 def read_axis(text: str, parameters: Parameters) -> Axis:
-    """Parse an axis, `Hot` or `Hot=6,7,8`. Raises CepError if the parameter is unknown, or if there are no values to
-    try."""
+    """Parse an axis, `Hot` or `Hot=6,7,8`. Raises CepError if the parameter is unknown or has no values to try."""
     name, equals, listed = text.partition("=")
     name = name.strip()
     parameter = parameters.by_name.get(name)
@@ -121,8 +120,8 @@ def points_of(axes: Sequence[Axis]) -> list[tuple[Value, ...]]:
 
 
 def read_bound(text: str, nab: bool = False) -> Bound:
-    """Parse a condition such as `load <= 1/d`, `precision >= 0.8` or `lead >= 10 min`. Raises CepError if it is not
-    valid.
+    """Parse a condition such as `load <= 1/d`, `precision >= 0.8` or `lead >= 10 min`. Raises CepError if it is
+    invalid.
 
     `nab`: True if the condition may use a NAB score.
     """
@@ -187,8 +186,7 @@ def value_of(figure: str, figures: Figures) -> Any:
 
 
 def rank(figure: str, figures: Figures) -> float:
-    """Return a sort key for figures. A better value of `figure` has a larger key, and an undefined value has the
-    smallest one."""
+    """Return a sort key for figures. A better value of `figure` has a larger key, an undefined value the smallest."""
     own = value_of(figure, figures)
     if own is None:
         return -inf

@@ -108,7 +108,7 @@ def _key(path: Path | str, number: int, row: Mapping[str, Any], keys: Sequence[A
 
 
 def _value(path: Path | str, number: int, attribute: Attribute, value: Any) -> object:
-    """Convert a value in the key of a label to the type of the key's attribute. `number`: the number of the label, for
+    """Convert a value in the key of a label to the type of the key's attribute. `number`: the label's number, for
     messages."""
     if value is None or value == "":
         hint = "a label that counts for every key leaves all columns of the key empty"

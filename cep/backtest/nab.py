@@ -32,8 +32,7 @@ _FAR = 3.0
 
 @dataclass(frozen=True, slots=True)
 class NabScores:
-    """The score for each profile: the standard score, and scores for which false positives or false negatives cost
-    more."""
+    """The score for each profile: standard, and profiles for which false positives or false negatives cost more."""
 
     standard: float
     low_fp: float

@@ -72,8 +72,7 @@ class PassResult:
 def passes(
     search: Search, pieces: Sequence[Sequence[Point]], workers: int, seen: Seen
 ) -> Iterator[tuple[int, PassResult]]:
-    """Run the points of a grid, divided into `pieces`. Yield the number and the results of each piece when it is
-    finished.
+    """Run the points of a grid, divided into `pieces`. Yield the number and the results of each finished piece.
 
     - `workers`: the number of processes.
     - `seen`: a callback that receives the progress, from 0 to 1.

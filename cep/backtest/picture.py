@@ -1,5 +1,4 @@
-"""An SVG picture of a grid's points. It plots a figure against the load, and shows the Pareto front and the chosen
-point."""
+"""An SVG picture of a grid's points: a figure against the load, with the Pareto front and the chosen point."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ Places = dict[int, tuple[float, float]]
 TICKS = 6
 """The approximate number of labels on an axis."""
 ROOM = 1.6
-"""The largest load that is shown, as a multiple of the largest load on the Pareto front. Points with a larger load are
-omitted."""
+"""The largest load shown, as a multiple of the largest load on the Pareto front. Points beyond it are omitted."""
 MANY = 200
 """The number of points at one place from which the size of the place's dot no longer grows."""
 GREY, DARK, BLUE, RED = "#9aa0a6", "#5f6368", "#1a5fb4", "#c01c28"

@@ -1,5 +1,4 @@
-"""The progress of a backtest on standard error. On a terminal it is a bar, otherwise a line that is printed from time
-to time."""
+"""The progress of a backtest on standard error. On a terminal it is a bar, otherwise a line from time to time."""
 
 from __future__ import annotations
 

@@ -200,7 +200,6 @@ def halves(
 
 
 def holdout_of(labels: Sequence[Label]) -> int | None:
-    """Return the start of the first label in the last third of the labels. Returns None if there are fewer than three
-    labels."""
+    """Return the start of the first label in the last third of the labels. Returns None for fewer than three labels."""
     starts = sorted(label.start for label in labels)
     return starts[2 * len(starts) // 3] if len(starts) > 2 else None

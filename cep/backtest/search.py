@@ -1,4 +1,4 @@
-"""Evaluate a program over a history that has labels. The result is the figures of one point, or of all points of a
+"""Evaluate a program over a history that has labels. The result is the figures of one point or of all points of a
 grid."""
 
 from __future__ import annotations
@@ -79,8 +79,7 @@ class BacktestResult:
 
     @property
     def judged(self) -> list[Figures]:
-        """The figures by which the best point is chosen. If there is a holdout, they only cover the history before
-        it."""
+        """The figures by which the best point is chosen. They do not cover the holdout, if there is one."""
         return [part.whole if part.before is None else part.before for part in self.parts]
 
 
@@ -211,8 +210,8 @@ class Search:
         return result
 
     def _all(self, points: Sequence[Point], state: SearchState | None) -> tuple[list[Parts], HistorySummary]:
-        """Run the points whose figures are not in the state file. Return the figures of all points, and a summary of
-        the history."""
+        """Run the points whose figures are not in the state file. Return all points' figures, and a summary of the
+        history."""
         names = [self._name(point) for point in points]
         parts = {} if state is None else dict(state.found)
         history = None if state is None else state.history
@@ -243,8 +242,8 @@ class Search:
         return [parts[name] for name in names], history
 
     def _apart(self) -> int | None:
-        """Return the largest gap that may separate two detections of one episode. Returns None if this gap differs
-        between points."""
+        """Return the largest gap that may separate two detections of one episode. Returns None if it differs between
+        points."""
         if self.merge is not None or any(axis.parameter.type == "duration" for axis in self.axes):
             return self.merge
         return self._window(self.program, self.detect)
@@ -291,8 +290,7 @@ class Search:
         return [*remarks, *history.unknown]
 
     def _unknown(self, keys: set[Key] | None) -> list[str]:
-        """Return remarks about labels whose key does not occur in any record. `keys`: the keys that occur in
-        records."""
+        """Return remarks about labels whose key does not occur in any record. `keys`: the keys in records."""
         unknown = {} if keys is None else {label.key: None for label in self.labels if label.key is not None}
         known = [key for key in sorted(keys or (), key=str) if None not in key]
         texts = []
@@ -339,8 +337,7 @@ class Search:
         }
 
     def _without_defaults(self) -> str:
-        """Return the program's text without the default values of parameters. The figures do not depend on these
-        values."""
+        """Return the program's text without the default values of parameters. The figures do not depend on them."""
         lines = self.source.text.splitlines(keepends=True)
         spans = [parameter.default.span for parameter in self.parameters]
         for span in sorted(spans, reverse=True):

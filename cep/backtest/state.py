@@ -60,8 +60,7 @@ class SearchState:
             raise refuse(f"--state {self.path}: {reason_of(error)}") from None
 
     def _read(self, data: bytes) -> int:
-        """Read the stored results, and ignore an incomplete last line. Return the number of bytes in the complete
-        lines."""
+        """Read the stored results without an incomplete last line. Return the number of bytes in the complete lines."""
         whole = data.rfind(b"\n") + 1
         try:
             lines = [json.loads(line) for line in data[:whole].splitlines()]

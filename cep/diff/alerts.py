@@ -23,8 +23,7 @@ from cep.rules.alert import Alert
 SEVERITY = "severity"
 _BOUNDS = "[]"
 _JSON = ("int", "float", "bool", "string", "iri")
-"""The types of attributes whose values an `AlertChange` contains as they are. It contains all other values as
-strings."""
+"""The types of attributes whose values an `AlertChange` contains as they are. All other values become strings."""
 
 
 def alert_table(name: str) -> str:
@@ -136,8 +135,7 @@ class RunAlerts:
 
 
 def alert_schemas(engine: Engine, alerts: Sequence[Alert]) -> dict[str, Schema]:
-    """Return the schemas of the alerts that receivers are notified of. Keys are the names that `alert_table`
-    returns."""
+    """Return the schemas of the alerts that receivers are notified of. Keys are the results of `alert_table`."""
     return {alert_table(alert.name): _schema(engine, alert) for alert in alerts if not alert.hidden}
 
 
@@ -152,8 +150,7 @@ def _schema(engine: Engine, alert: Alert) -> Schema:
 
 def key_names(engine: Engine, alert: Alert) -> list[str]:
     """Return the names of the parts of an alert's key. A part is named after the attribute of the alert's event, or
-    after its variable if no attribute has this value. If two attribute names were equal, all parts are named after
-    their variables."""
+    after its variable if no attribute has this value. If two names were equal, all parts are named after variables."""
     schema = engine.plan.schemas.get(alert.event)
     names = {} if schema is None else dict(zip(alert.arguments, names_of(schema)))
     key_columns = [names.get(key, key) for key in alert.keys]

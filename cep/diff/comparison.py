@@ -140,8 +140,8 @@ class Comparison:
 
     @cached_property
     def reasons(self) -> Reasons:
-        """Return an explainer of the differences. To explain them, both programs are run again, with engines that
-        remember rows."""
+        """Return an explainer of the differences. For this, both programs are run again, with engines that remember
+        rows."""
         return Reasons(self._explainer(self.old), self._explainer(self.new))
 
     def _run(self, compared: Compared) -> DerivedRun:

@@ -190,7 +190,7 @@ def compared_event(
 
 
 def _keyed_by(alert: Alert, schema: Schema) -> tuple[str, ...]:
-    """Return the attributes of the event that form an alert's key. Returns an empty tuple if a part of the key is not
-    an attribute."""
+    """Return the attributes of the event that form an alert's key. The result is empty if a part of the key is no
+    attribute."""
     names = dict(zip(alert.arguments, names_of(schema)))
     return tuple(names[key] for key in alert.keys) if all(key in names for key in alert.keys) else ()

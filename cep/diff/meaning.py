@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class RuleChange:
-    """A rule that was added, removed or changed. `of`: the name of the event, fluent, predicate or alert that the rule
+    """A rule that was added, removed or changed. `of`: the name of the event, fluent, predicate or alert that it
     defines."""
 
     change: Change

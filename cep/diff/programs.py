@@ -1,5 +1,4 @@
-"""Read the two programs of a comparison. They are files, versions of files in Git, or one program with different
-parameters."""
+"""Read the two programs of a comparison. They are files, files in Git, or one program with different parameters."""
 
 from __future__ import annotations
 
@@ -75,7 +74,7 @@ def read_files(name: str) -> list[tuple[str, str]]:
 
 
 def _of_git(name: str) -> str:
-    """Return the text of a file in Git. The path is relative to the top of the repository, unless it begins with
+    """Return the text of a file in Git. Its path is relative to the top of the repository unless it begins with
     `./`."""
     ref, colon, path = name.removeprefix(GIT).partition(":")
     if not colon or not ref or not path or ref.startswith("-"):

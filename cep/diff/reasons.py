@@ -90,16 +90,15 @@ def _reach(explainer: Explainer, occurrence: Occurrence) -> tuple[int, ...]:
 
 
 def absent(explainer: Explainer, row: Row, schema: Schema, back: tuple[int, ...] = ()) -> Explained | None:
-    """Explain why a program did not derive a row that the other program derived. Returns None if the program has no
-    rule for the row's event.
+    """Explain why a program did not derive a row that the other program derived. Returns None if it has no rule for the
+    event.
 
     - `schema`: the row's schema in the other program.
     - `back`: for each depth of the explanation tree, the age in microseconds, before the row's end, of the oldest
       occurrence from which the other program derived the row.
 
     The first search considers no older occurrences than `back`. If it explains nothing, a second search considers all.
-    The key `exists` of the explanation is True if the program did derive an occurrence that has the same values at this
-    time.
+    The key `exists` of the explanation is True if the program derived an occurrence with the same values at this time.
     """
     own = explainer.engine.outputs.get(schema.name)
     if own is None:

@@ -52,8 +52,7 @@ class DerivedRows:
                 own[row] = 1
 
     def changes(self) -> dict[str, Counter[Row]]:
-        """Return, for each table, the rows with their counts: how often each was added minus how often it was
-        withdrawn."""
+        """Return, for each table, the rows with their counts: how often each was added, minus its withdrawals."""
         return self._counts
 
     def rows(self) -> dict[str, Counter[Row]]:

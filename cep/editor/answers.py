@@ -1,5 +1,4 @@
-"""Answers to an editor about a position in a program: hover texts, completions, definitions, references and
-renaming."""
+"""Answers to an editor about a position in a program: hover texts, completions, definitions, references, renaming."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ _NAME = {"parameter": r"[^\W\d_]\w*", "variable": r"[^\W\d]\w*", "prefix": r"[^\
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A word that can complete the text at a position. `rank`: the sort key of proposals. Those with a lower rank are
-    listed first."""
+    """A word that can complete the text at a position. `rank`: the sort key of proposals, the lowest first."""
 
     word: str
     kind: str

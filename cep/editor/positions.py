@@ -1,5 +1,4 @@
-"""Convert between offsets in a text and an editor's lines and columns. By default, editors count columns in UTF-16
-units."""
+"""Convert between offsets in a text and an editor's lines and columns. By default, columns count UTF-16 units."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ class Positions:
         return Range(self.position(start), self.position(end))
 
     def offset(self, position: Position) -> int:
-        """Return the offset of a position. If the position is outside the text or the line, return the nearest offset
+        """Return the offset of a position. For a position outside the text or line, return the nearest offset
         inside."""
         if position.line >= len(self._starts):
             return len(self._text)

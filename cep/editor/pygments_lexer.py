@@ -1,5 +1,4 @@
-"""A Pygments lexer for `.cep` files. It highlights programs in documentation, in notebooks and on the command line
-(`pygmentize`).
+"""A Pygments lexer for `.cep` files. It highlights programs in documentation, notebooks and terminals (`pygmentize`).
 
 It uses the parser's tokeniser and the language's lists of words, so it has no grammar of its own.
 """
@@ -44,7 +43,7 @@ class CepLexer(Lexer):  # type: ignore[misc]  # Pygments has no types
     filenames = ("*.cep",)
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, object, str]]:
-        """Yield the parts of a program: the offset, token type and text of each part. The texts joined together are the
+        """Yield the parts of a program: the offset, token type and text of each part. All texts together are the
         program."""
         tokens = [token for token in tokenise(text, line_starts(text)) if token.kind != "end"]
         end = 0

@@ -33,8 +33,7 @@ _BEGINNINGS = frozenset(("EVENT", "FLUENT", "FACT", "PARAM", "ALERT", "PREFIX", 
 _DECLARING = {"EVENT": "event", "FLUENT": "fluent", "FACT": "predicate"}
 _ACTING = ("INITIATE", "TERMINATE", "INITIALLY")
 _NO_STATEMENT = ("(", "<-", ":-", ".", ":")
-"""The tokens that cannot follow a keyword. If one of them follows the first word of a statement, this word is a
-name."""
+"""The tokens that cannot follow a keyword. If one follows the first word of a statement, this word is a name."""
 _VALUE = frozenset(("=", "==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "//", "**"))
 _IN_TEXT = re.compile(r"\{([A-Z_]\w*)\}")
 _PREFIXED = re.compile(r"(?<![\w:<?$])((?:[^\W\d_][\w-]*)?):([\w][\w.-]*\w|\w)")
@@ -194,8 +193,7 @@ class Index:
         return "\n".join(comments)
 
     def comment_behind(self, offset: int) -> str:
-        """Return the comment that follows an offset on the same line. Returns an empty string if there is no
-        comment."""
+        """Return the comment that follows an offset on the same line, or an empty string if there is none."""
         end = self.text.find("\n", offset)
         line = self.text[offset : len(self.text) if end < 0 else end]
         match = re.search(

@@ -92,8 +92,7 @@ class Answers:
 
 
 class ServerParts:
-    """All parts of a server. Those that belong to the current program are in `answers`. The others stay when it
-    changes.
+    """All parts of a server. Those of the current program are in `answers`. The others stay when it changes.
 
     - `app`: the web application.
     - `run`: the thread of the program, which is not started yet.

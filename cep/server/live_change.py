@@ -175,8 +175,7 @@ class LiveProgram:
     # --- another one ---
 
     def restore(self, number: int, author: str) -> dict[str, Any]:
-        """Replace the program by the texts of an earlier version. Raises ChangeRefused, with no effect, if that
-        fails."""
+        """Replace the program by an earlier version's texts. Raises ChangeRefused, with no effect, if that fails."""
         return self.change(self._version(number).texts, author, number)
 
     def change(self, texts: Mapping[str, str], author: str, restores: int | None = None) -> dict[str, Any]:

@@ -282,8 +282,7 @@ class RetentionOptions:
 
     @property
     def remembered(self) -> int | None:
-        """The time in microseconds for which an event can be explained after its end, or None if explanations are
-        off."""
+        """The time in microseconds for which an event can be explained after its end. None if explanations are off."""
         return duration(self.remember or REMEMBERED, "--remember") if self.explain else None
 
 

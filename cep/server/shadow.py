@@ -104,8 +104,8 @@ class Shadow:
             self._cancel(name)
 
     def shown(self, first: int, told: int = 0, explain: Callable[[Engine], Explainer] | None = None) -> dict[str, Any]:
-        """Return the differences between the programs as JSON: their number for each kind and event type, and the last
-        ones of each kind.
+        """Return the differences between the programs as JSON: their number by kind and event type, and the last ones
+        of each kind.
 
         - `first`: the number of differences to return, for each kind.
         - `told`: the number of these differences that include their reasons.

@@ -2,8 +2,7 @@
 
 A file exists completely or not at all, even after a power failure: its content is on disk before it gets its name. A
 file is written before the files that refer to it, and a journaling file system keeps the order of writes. Therefore
-most directory entries are not synced. A directory entry is synced only if something outside this file system depends on
-it.
+most directory entries are not synced. An entry is synced only if something outside this file system depends on it.
 
 Only one run at a time can lock a checkpoint, because a second run would remove the unfinished work of the first run.
 """

@@ -27,7 +27,7 @@ class Events(dict[str, "DataFrame"]):
         self.dead, self._shared = dead, shared
 
     def cache(self) -> Events:
-        """Cache the intermediate result that all DataFrames share. Otherwise Spark runs the rules once per
+        """Cache the intermediate result that all DataFrames share. Otherwise Spark runs the rules for each
         DataFrame."""
         if self._shared is not None:
             self._shared.persist()

@@ -75,8 +75,7 @@ def dealt(spark: SparkSession, program: ShippedProgram, frames: Sequence[Provide
 
 
 def dealing(program: ShippedProgram, feed: RowReader, timed: bool = False) -> Callable[[RecordBatches], RecordBatches]:
-    """Return a function for workers that converts rows to blocks. `timed`: True if the blocks need the column
-    `TIMED`."""
+    """Return a function for workers that converts rows to blocks. `timed`: True to add the column `TIMED` to blocks."""
     bare = Packed.of(program.bare())
 
     def dealt(batches: RecordBatches) -> RecordBatches:

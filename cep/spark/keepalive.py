@@ -2,8 +2,7 @@
 
 Spark ends the Python processes of an executor if none of them has had a task for a minute. Their engines are then lost,
 and the next micro-batch must load them again. So a query runs an empty task on each core several times a minute. With
-dynamic allocation (`spark.dynamicAllocation.enabled`), no empty tasks run, because Spark would then never release an
-executor.
+dynamic allocation (`spark.dynamicAllocation.enabled`), none run, because Spark would then never release an executor.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A micro-batch as plain Spark jobs. The first job reads the stream and distributes its rows. Then one job per stage
-runs the stage's buckets.
+runs its buckets.
 
 The last job also writes the output, unless rows of several buckets must be merged first. A micro-batch starts from the
-states that the note of the previous micro-batch names. A micro-batch that the sink has already committed is not run
-again.
+states that the note of the previous micro-batch names. A micro-batch that the sink has committed is not run again.
 """
 
 from __future__ import annotations
@@ -218,8 +217,7 @@ class MicroBatch:
             blocks.append(HandedBlocks.of(self.judged.block(stage, bucket) for bucket in buckets))
 
     def run(self) -> None:
-        """Run the jobs of the micro-batch. Raises the CepErrors of `run_task`, and Spark's errors if a job has
-        failed."""
+        """Run the jobs of the micro-batch. Raises the CepErrors of `run_task`, and Spark's errors if a job fails."""
         work = self._query.work
         program = work.stages[0].program
         meets = bool(program.merged)

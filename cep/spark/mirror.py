@@ -1,5 +1,4 @@
-"""A checkpoint and its output in an object store. A run works in local folders and uploads the changes of each
-micro-batch.
+"""A checkpoint and its output in an object store. A run works in local folders, and uploads each micro-batch's changes.
 
 The changed files of a micro-batch become one object, called a pack. Then a numbered manifest is created, which records
 the place of each file in its pack. Manifests are never replaced. So a micro-batch is committed as a whole. If two runs
@@ -214,8 +213,7 @@ class Mirror:
     def _enter(self, number: int, entries: Mapping[str, Packed]) -> None:
         """Create a manifest, after its pack. `entries`: the place of each file.
 
-        Raises CepError if another run has continued from the same manifest, so that the new manifest is not the last
-        one.
+        Raises CepError if another run has continued from the same manifest, so that the new one is not the last.
         """
         manifest = {"run": self.run, "output": self.places[OUTPUT], "folder": str(self.folder(OUTPUT))}
         text = json.dumps(manifest | {"files": entries})
@@ -237,8 +235,7 @@ class Mirror:
     def _publish(self) -> None:
         """Copy output files and dead letters to their own addresses, then the log that commits them.
 
-        Do not call this if another run has continued from the manifest: it has already copied these files and newer
-        ones.
+        Do not call this if another run has continued from the manifest: it has copied these files and newer ones.
         """
         log = {name: packed.digest for name, packed in self._files.items() if name.startswith(_LOG)}
         objects.at_once(self._copied, [name for name in self._put if name in self._files])

@@ -1,5 +1,5 @@
-"""Files of a checkpoint in an object store. Several files are uploaded as one object, called a pack. A pack is never
-changed.
+"""Files of a checkpoint in an object store. Several files are uploaded as one object, called a pack, which never
+changes.
 
 A manifest (see `cep.spark.mirror`) records which files are valid, and where each of them is. The name of a pack begins
 with the number of the first manifest that may refer to it. If that manifest exists but no manifest refers to the pack,

@@ -150,8 +150,8 @@ class ShippedProgram:
 
     @property
     def read(self) -> Mapping[str, Schema]:
-        """The schemas by which input is read. If records may withdraw or replace others, they have a column
-        `@change`."""
+        """The schemas by which input is read. They have the column `@change` if records may withdraw or replace
+        others."""
         return with_changes(self.inputs) if self.revises else self.inputs
 
     @property

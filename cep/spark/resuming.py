@@ -146,8 +146,7 @@ def _tidy(query: Job) -> None:
 def _unsplit(program: ShippedProgram) -> list[str]:
     """Return the reasons why the number of buckets cannot change, or an empty list if it can.
 
-    If the number changes, states of stages that run in several buckets are divided by key. Some states cannot be
-    divided.
+    If the number changes, states of stages that run in several buckets are divided by key. Some cannot be divided.
     """
     reasons = []
     for stage in program.stages:

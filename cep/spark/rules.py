@@ -83,8 +83,7 @@ class Rules:
         facts: Mapping[str, Any] | None = None,
         **options: Unpack[FactlessCompileKeywords],
     ) -> Rules:
-        """Compile rules from a text, or from a mapping of file names to texts. The options are the same as for
-        `from_file`."""
+        """Compile rules from a text, or from a mapping of file names to texts. The options are those of `from_file`."""
         whole, called, compiling = one_text(text, name, CompileOptions(**options))
         program = compiled_program(whole, called, facts, compiling)
         return cls(program, whole, called, replace(compiling, facts=program.facts, knowledge=None))
@@ -117,8 +116,7 @@ class Rules:
         changes: DataFrame | None = None,
         buckets: int = BUCKETS,
     ) -> Events:
-        """Return everything that the rules derive from static DataFrames. The rows of the DataFrames may have any
-        order.
+        """Return everything that the rules derive from static DataFrames, whose rows may have any order.
 
         - `frames`: the DataFrame of each input event.
         - `order`: for each event, the columns by which rows with the same time are ordered: `{"reading": ["partition",
@@ -129,8 +127,7 @@ class Rules:
         - `buckets`: the number of parts to which keys are distributed. Each part runs as one task. The number does not
           change the results.
 
-        Nothing is computed before a result is used. Raises CepError if a column is missing or its type does not fit the
-        declaration.
+        Nothing is computed before a result is used. Raises CepError if a column is missing or its type does not fit.
         """
         program = self._shipped(self._engine, EngineOptions(lateness=None), buckets)
         session, inputs = self._read(program, frames, order or {}, False, None, changes)

@@ -86,8 +86,7 @@ class ShuffleBlock:
 
 @dataclass(frozen=True, slots=True)
 class WorldRows:
-    """Derived rows of one event for the sink. `bucket`: the bucket that passes them on. `place`: as in
-    `ShuffleBlock`."""
+    """Derived rows of one event for the sink. `bucket`: the bucket that passes them on. `place`: see `ShuffleBlock`."""
 
     bucket: int
     event: str

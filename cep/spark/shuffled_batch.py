@@ -1,12 +1,12 @@
-"""A micro-batch for workers that share no folder. It is one Spark job, whose tasks pass rows on as bytes through
-Spark's shuffle.
+"""A micro-batch for workers that share no folder. It is one Spark job, whose tasks pass rows on through Spark's
+shuffle.
 
 There is a shuffle before each stage of the program. Buckets are distributed to as many tasks as there are cores. Each
 task runs in the same worker every time (see `cep.spark.task_affinity`).
 
 The tasks upload states, output files and dead letters to the object store, and tell the driver where these files are.
-The driver writes the manifest that commits the files. A task may run twice. Only the results that the task reports to
-the driver count.
+The driver writes the manifest that commits the files. A task may run twice. Only results that it reports to the driver
+count.
 """
 
 from __future__ import annotations
@@ -166,8 +166,7 @@ class ShuffledBatch:
         self.written: dict[str, Files] = {"output": {}, "dead": {}}
 
     def run(self, slots: Slots, sent: Broadcast[Packed[QueryWork]], stream: DataFrame) -> None:
-        """Run the job of the micro-batch. Raises the CepErrors of `Home.run`, and Spark's errors if the job has
-        failed."""
+        """Run the job of the micro-batch. Raises the CepErrors of `Home.run`, and Spark's errors if the job fails."""
         width = min(slots.count, self._work.stages[0].program.buckets)
         rows: RDD[Sent] = stream.select("blocks").rdd.mapPartitions(partial(from_source, width))
         try:

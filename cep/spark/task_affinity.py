@@ -2,7 +2,7 @@
 
 After a shuffle, Spark would run a task in any executor and any Python process. To prevent this, each of these tasks
 prefers the executor that holds the task's partition of a cached RDD, which is called the anchor. Within this executor,
-the task runs in its own Python process, which is called its lane. Spark separates Python processes by their environment
+the task runs in its own Python process, which is called its lane. Spark separates such processes by environment
 variables.
 
 If the executor has no free core for a while (`spark.locality.wait`), the task runs in another executor, and may share a
@@ -63,8 +63,7 @@ class Slots:
     def run(self, rows: RDD[Any], step: Callable[[Sequence[int]], Step]) -> RDD[Any]:
         """Apply a function to the rows of each partition of a shuffled RDD, one task per partition.
 
-        `step`: a function that takes the partition numbers of one lane, and returns the function for the rows of these
-        partitions.
+        `step`: a function that takes the partition numbers of one lane, and returns the function for their rows.
         """
         shuffled = rows._jrdd.rdd().dependencies().head().rdd()
         self._shuffles.append(shuffled.dependencies().head().shuffleId())
@@ -99,8 +98,7 @@ class Slots:
         return self._context.union(parts)
 
     def clear(self) -> None:
-        """Remove the data of finished shuffles now. Without this call, Java removes it only when it collects
-        garbage."""
+        """Remove the data of finished shuffles now. Otherwise, Java removes it only when it collects garbage."""
         java: Any = self._context._jsc
         with suppress(Py4JError):  # Java has ended; others report this
             cleaner = java.sc().cleaner()
@@ -153,8 +151,7 @@ def _executor(_: Iterable[int]) -> list[str]:
 
 
 def drained(rows: Iterable[Any]) -> list[Any]:
-    """Read all rows, and return an empty list. A task must read all its rows, because otherwise Spark ends the
-    worker."""
+    """Read all rows, and return an empty list. If a task did not read all its rows, Spark would end the worker."""
     for _ in rows:
         pass
     return []

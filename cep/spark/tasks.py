@@ -1,8 +1,6 @@
-"""The tasks of a micro-batch. Each task runs some buckets of a stage, and writes the output of the stage or passes it
-on.
+"""The tasks of a micro-batch. Each task runs some buckets of a stage, and writes their output or passes it on.
 
-The description of a query's work is sent once, and unpickled once per worker. It is identified by a hash of its
-content.
+The description of a query's work is sent once, and unpickled once per worker. A hash of its content identifies it.
 """
 
 from __future__ import annotations
@@ -56,8 +54,8 @@ class QueryWork:
 
 @dataclass(frozen=True, slots=True)
 class BucketInput:
-    """The input of one step of a bucket: the blocks, and the version of the bucket's state. The version is 0 before the
-    first step."""
+    """The input of one step of a bucket: the blocks, and the version of the bucket's state (0 before the first
+    step)."""
 
     version: int
     blocks: Iterable[ShuffleBlock]

@@ -1,7 +1,6 @@
 """Conversion of states that are logs to whole states, at the end of a run and before a migration.
 
-A log can only be read by the program that wrote it. Another program, such as the next version of the rules, needs whole
-states.
+A log can only be read by the program that wrote it. Others, such as the next version of the rules, need whole states.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ def settle(program: ShippedProgram, states: str, some: Iterable[Logged], run: st
 def settle_on_spark(spark: SparkSession, job: Job, tell: Callable[[str], None]) -> None:
     """Convert the states of a finished query to whole states, in its workers.
 
-    If this fails, for example because the disk is full, `tell` is called with a message. The next run then continues
-    with the logs.
+    If this fails, for example because the disk is full, `tell` is called with a message. The next run then uses the
+    logs.
     """
     try:
         _settled(spark, job)

@@ -24,8 +24,7 @@ _tasks = count()
 
 
 def freeze_garbage() -> None:
-    """Exclude all objects that exist now from garbage collection. A worker must call this function at the start of each
-    task."""
+    """Exclude all objects that exist now from garbage collection. A worker must call this at the start of each task."""
     if next(_tasks) % _EACH:
         gc.freeze()
     else:

@@ -218,7 +218,7 @@ class Checker:
 
     @cached_property
     def explainer(self) -> Explainer:
-        """An explainer of the program's results. It runs the program a second time, with an engine that remembers all
+        """An explainer of the program's results. It runs the program again, with an engine that remembers all
         occurrences."""
         prepared, records = self.prepared, self.prepared.records
         engine = prepared.engine(remember=ALWAYS, corrected=True)
@@ -368,8 +368,7 @@ class Checker:
     def row_text(self, row: Row, schema: Schema, named: Collection[str] = ()) -> str:
         """Return a row as text, in the form in which test files write expectations.
 
-        `named`: the names of the attributes to write, in the order of the text. If it is empty, all attributes are
-        written.
+        `named`: the names of the attributes to write, in the order of the text. If it is empty, all are written.
         """
         names = self._names(schema)
         if named:

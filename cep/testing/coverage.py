@@ -1,5 +1,4 @@
-"""Coverage of a program by its tests. A condition, for example, is covered if the tests have tried it both true and
-false.
+"""Coverage of a program by its tests. A condition, for example, is covered if it has been both true and false in tests.
 
 The parts of a program are rules, conditions, absences, time limits, windows, fluents and alerts. For each part, the
 tests should try one or two cases. Most parts have probes, which are copies of the part's rule under other names. One
@@ -55,8 +54,7 @@ class CoverageItem:
 
     @property
     def lacking(self) -> str:
-        """Return a text about the cases that the tests have not tried. The text is empty if they have tried both
-        cases."""
+        """Return a text about the cases that the tests have not tried. It is empty if they have tried both cases."""
         told = zip(LACKING[self.kind], (self.first, self.second))
         return " and ".join(text for text, shown in told if text and not shown)
 
@@ -226,8 +224,7 @@ def _probed(prepared: Prepared) -> tuple[CompiledProgram, list[_Probe]]:
 
 
 def _isolated(rule: Rule, span: Span, number: int, place: int, copied: Any) -> tuple[str | None, str | None]:
-    """Add two copies of a rule to the program, which show the effect of the comparison at `span`. Return the names of
-    the copies.
+    """Add two copies of a rule to the program, which show the effect of the comparison at `span`. Return their names.
 
     The first copy keeps only this comparison and all equations (`=`). The second copy keeps only the equations. Both
     names are None if one of the copies is not valid.
@@ -244,7 +241,7 @@ def _isolated(rule: Rule, span: Span, number: int, place: int, copied: Any) -> t
 
 
 def coverage_lines(items: Sequence[CoverageItem], source: Source) -> Iterator[str]:
-    """Yield a line with the number of covered parts of each kind. Then yield a line for each part that has an untried
+    """Yield a line with the number of covered parts of each kind. Then yield a line for each part with an untried
     case."""
     counts = []
     for kind in (RULE, CONDITION, ABSENCE, BOUND, WINDOW, FLUENT, ALERT):

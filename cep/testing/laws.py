@@ -57,8 +57,7 @@ def laws_named(names: Sequence[str], workers: bool) -> tuple[Law, ...]:
 
 
 def broken(prepared: Prepared, plain: Outcome, laws: Sequence[Law], seeds: Sequence[int]) -> tuple[int, list[Failure]]:
-    """Run a test under each law that applies to it. `plain`: the result of the plain run, which passes all records in
-    one batch.
+    """Run a test under each law that applies to it. `plain`: the result of the plain run, which has one batch.
 
     Returns the number of runs whose result equals `plain`, and one failure for each broken law.
     """

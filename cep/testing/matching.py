@@ -26,8 +26,7 @@ HOLDS_TIMES = {"from": (0,), "until": (1,)}
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An expectation whose values have been parsed. `values`: the expected values, by the index of their column in a
-    row."""
+    """An expectation whose values have been parsed. `values`: these values, by the index of their column in a row."""
 
     expectation: Expectation | None
     values: Mapping[int, EventValue]
@@ -132,8 +131,7 @@ class ValueReader:
         return text
 
     def value(self, value: Value, attribute: Attribute) -> EventValue:
-        """Convert an expected value to the type of an attribute. Raises CepError if the value does not have this
-        type."""
+        """Convert an expected value to the type of an attribute. Raises CepError if this is not possible."""
         scalar = value.scalar
         if value.mapping is not None or value.items is not None:
             value.fail(f"`{attribute.name}` is one value, found {value.kind}")

@@ -42,8 +42,7 @@ class Mutant:
 class Survivor:
     """A mutant that passes all tests: the file and line of its change, and the description of the change.
 
-    `seen`: True if its results differ from those of the original program in some test, but no expectation covers the
-    difference.
+    `seen`: True if its results differ from the original program's in some test, but no expectation covers this.
     """
 
     file: str
@@ -154,8 +153,7 @@ def _told(prepared: Prepared, outcome: Outcome) -> list[AlertChange]:
 
 
 def mutants_of(read: ReadProgram, options: CompileOptions) -> Iterator[Mutant]:
-    """Yield the mutants of a program: first those in which a statement is changed, then those in which a lowered rule
-    is changed."""
+    """Yield the mutants of a program: first those with a changed statement, then those with a changed lowered rule."""
     rules = lowered(read.tree, options)
     for place, statement in enumerate(read.tree.statements):
         for changed, span, change in statement_mutations(statement, read.parameters):

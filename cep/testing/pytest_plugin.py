@@ -57,8 +57,8 @@ class RuleTestItem(pytest.Item):
         self.rules = session_of_rules
 
     def runtest(self) -> None:
-        """Run the test. Raises RuleTestFailed if the test fails, and CepError if its program or an expectation is not
-        valid."""
+        """Run the test. Raises RuleTestFailed if the test fails, and CepError if its program or an expectation is
+        invalid."""
         result = self.rules.run(self.test)
         if not result.passed:
             raise RuleTestFailed(result)

@@ -153,8 +153,7 @@ def _given(
 
 
 def _of_header(error: CepError, file: Path, value: Value, schema: Schema, line: int) -> CepError:
-    """Replace the error about records that are written inside a test file by an error that shows the place in this
-    file.
+    """Replace an error about records that are written inside a test file by an error that shows the place in it.
 
     The place is the first column of the header that is not an attribute of the event. If all columns are attributes, it
     is the first column.
@@ -185,8 +184,7 @@ def _record(value: Value) -> object:
 
 
 def _spec(test: RuleTest, value: Value) -> str:
-    """Return an input of a test in the form of the option `--input`. Its path is relative to the folder of the test
-    file."""
+    """Return an input of a test in the form of the option `--input`. Its path is relative to the test file's folder."""
     text = value.word("a file of records")
     name, equals, path = text.partition("=")
     if equals and name.isidentifier():

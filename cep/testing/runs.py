@@ -117,8 +117,7 @@ class Prepared:
         return EngineOptions(lateness=lateness, revise=self.revise, **options)
 
     def run(self, schedule: Schedule | None = None, records: Records | None = None) -> Outcome:
-        """Run the program over the records. `schedule`: the way to pass the records. By default, all records are one
-        batch."""
+        """Run the program over the records. `schedule`: the way to pass them. By default, all records are one batch."""
         records = self.records if records is None else records
         asked = schedule or Schedule.plain(records)
         engine, derived = self._dealt(asked.workers), DerivedRows()
@@ -201,8 +200,7 @@ def _compiled(test: RuleTest, texts: Mapping[Path, str]) -> tuple[ProgramSource,
 
 
 def _parameter(value: Value) -> object:
-    """Return the value of a parameter in the form in which it is written. So `08:00` remains a time and `15 min` a
-    duration."""
+    """Return the value of a parameter as it is written. So `08:00` remains a time and `15 min` a duration."""
     return value.scalar if isinstance(value.scalar, bool) else value.word("the value of a parameter")
 
 

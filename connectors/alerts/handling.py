@@ -189,8 +189,7 @@ class Handling:
         publishes its changes. The caller must hold `lock`.
 
         A silence ends by the clock, or when a person ends it. In the second case, `by` is the person's name, and
-        `comment` is the person's reason. Only silences that have begun or ended since the last call are matched with
-        the alerts.
+        `comment` is the person's reason. Only silences that began or ended since the last call are considered.
         """
         now = self.clock()
         active = {id: silence.matchers for id, silence in self._all.items() if silence.starts <= now < silence.ends}
@@ -243,13 +242,12 @@ class Handling:
             self.watermark = max(self.watermark, watermark)
 
     def follow(self, changes: Sequence[AlertChange]) -> list[AlertChange]:
-        """Return the changes of a round with people's data added: each alert's acknowledgement, assignee, verdict and
-        silences.
+        """Return the changes of a round with people's data added: acknowledgement, assignee, verdict and silences.
 
         A change can alter which silences match an alert, for example by a new severity. Then the result also has a
         `silenced` or an `unsilenced` change. If the alert becomes silenced, the additional change precedes the round's
-        change, so that receivers are sent neither. Otherwise it follows, so that receivers are sent the alert in its
-        new state.
+        change, so that receivers are sent neither. Otherwise it follows, so that receivers are sent the alert's new
+        state.
         """
         followed: list[AlertChange] = []
         told_now: dict[str, AlertChange] = {}
@@ -361,8 +359,7 @@ class Handling:
                 self._open[change.alert] = replace(told, holding=change.holding)
 
     def free(self, alert: str, time: int) -> int | None:
-        """Return the earliest time, `time` or later, at which an alert is not acknowledged, or None if it stays
-        acknowledged."""
+        """Return the earliest time, `time` or later, at which an alert is not acknowledged. None means never."""
         for begin, end in self._spans.get(alert, ()):
             if begin < time and (end is None or time < end):
                 if end is None:

@@ -15,8 +15,7 @@ _NO_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 
 
 def alert_labels(change: AlertChange, program: str, status: str = "Actual") -> dict[str, str]:
-    """Return the labels of an alert: `alertname`, `severity`, `program`, the alert's LABELS and the attributes of its
-    key.
+    """Return an alert's labels: `alertname`, `severity`, `program`, its LABELS and the attributes of its key.
 
     Urgency and certainty are labels only if they do not have their usual values. `status` is a label only if it is not
     `Actual`. If an attribute of the key has the name of another label, its label is called `key_…`.

@@ -303,8 +303,7 @@ class AlertLifecycle:
 
     @property
     def fewer(self) -> list[AlertChange]:
-        """The last change of each open alert for which the last `take` ended some fluent intervals while others still
-        hold.
+        """The last change of each open alert for which the last `take` ended some, but not all, fluent intervals.
 
         The changes that `take` returned do not report the end of these intervals.
         """

@@ -45,8 +45,8 @@ class MaintenanceCalendar:
     """The maintenance windows of a calendar file, which is read again when it changes.
 
     If the changed file cannot be read, the windows stay the same, and `trouble` contains the reason. `remarks`: the
-    reasons why some calendar events are not maintenance windows. The constructor raises CepError if the file cannot be
-    read.
+    reasons why some calendar events are not maintenance windows. The constructor raises CepError if it cannot read the
+    file.
     """
 
     def __init__(self, file: Path) -> None:
@@ -217,8 +217,7 @@ def _plain(event: Any, name: str) -> str:
 
 
 def _texts(event: Any) -> list[str]:
-    """Return the texts in braces in a calendar event's description. If the description has none, return those in the
-    event's title.
+    """Return the texts in braces in a calendar event's description or, if it has none, in the event's title.
 
     Raises CepError if a brace or a quote is not closed or not opened.
     """

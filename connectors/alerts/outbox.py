@@ -43,8 +43,7 @@ _VERIFIED = 500  # changes that are verified together, while nothing is added
 
 
 class Outbox:
-    """The changes of a program's alerts. Any thread may use an outbox. If `path` is None, the outbox exists in memory
-    only.
+    """The changes of a program's alerts. Any thread may use an outbox. If `path` is None, it exists in memory only.
 
     - `ended`: True if the input has ended, so that open alerts no longer change.
     - `lost`: the names of lost sources.
@@ -80,8 +79,7 @@ class Outbox:
 
     @property
     def first(self) -> int:
-        """The number from which on all changes are kept. Older changes are kept only if they are the last change of an
-        open alert."""
+        """The number from which on all changes are kept. Of older changes, only the last of each open alert is kept."""
         return self._pruned + 1
 
     def remembered(self, name: str, value: str) -> str:
@@ -164,8 +162,7 @@ class Outbox:
         """Append changes in order, in one transaction.
 
         `reached`: for each fingerprint of an alert, the event time up to which the outbox has all changes. `fewer`: the
-        last changes of open alerts whose `holding` has changed. Their other fields are the same as in the stored
-        changes.
+        last changes of open alerts whose `holding` has changed. Their other fields equal the stored ones.
         """
         if not changes and not fewer:
             return
@@ -442,8 +439,7 @@ class Outbox:
             return self._one("select cursor from receivers where name = ?", name) or 0
 
     def ahead(self, name: str) -> list[tuple[int, int]]:
-        """Return the entries that a receiver has accepted beyond its cursor, as ranges. Both ends of a range are
-        included."""
+        """Return the entries that a receiver has accepted beyond its cursor, as ranges that include both ends."""
         return [(low, high) for low, high in json.loads(self._meta(f"ahead {name}") or "[]")]
 
     def unsent(self, name: str) -> dict[str, int]:
@@ -494,8 +490,7 @@ class Outbox:
     def retry(self, name: str, by: str) -> int:
         """Mark the dead letters of a receiver to be sent once more. Return the number of these dead letters.
 
-        `by`: the person who requested this. The outbox records the request. Raises CepError if the disk cannot be
-        written.
+        `by`: the person who requested this, which the outbox records. Raises CepError if the disk cannot be written.
         """
         watermark = self.farthest()
         with self._lock, outbox_tables.writing(self._where):

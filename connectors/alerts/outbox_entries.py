@@ -9,8 +9,7 @@ from cep.connectors.alerts.lifecycle import AlertChange
 
 @dataclass(frozen=True, slots=True)
 class OutboxEntry:
-    """A change of an alert in the outbox, with its number. Numbers start at 1 and increase. Some numbers may be
-    missing.
+    """A change of an alert in the outbox, with its number. Numbers increase from 1, and some may be missing.
 
     - `recorded`: the wall-clock time when the change was added (microseconds of Unix time), or None if it is unknown.
     - `reminder`: the number of the reminder about this change; 0 for the change itself.

@@ -1,5 +1,4 @@
-"""The lifecycle of alerts whose occurrences may arrive late or be withdrawn. Changes that were already published are
-then corrected.
+"""The lifecycle of alerts whose occurrences may arrive late or be withdrawn. Published changes are then corrected.
 
 For each key, the lifecycle stores the occurrences that may still be withdrawn. It also stores the state that the alert
 had before these occurrences. An occurrence that arrives in order continues from the current state, as in
@@ -165,8 +164,7 @@ class RevisedLifecycle:
             self._write(changes, turn, {*turn.anew, *settled, *(change.slot for change in changes)}, place, actions)
 
     def adopt(self, change: AlertChange) -> None:
-        """Store a change of an open alert that a person or silence has caused, so that later changes continue from
-        it."""
+        """Store a change of an open alert that a person or silence has caused. Later changes continue from it."""
         key = self._keys.get(change.slot)
         if key is None:
             return
@@ -246,8 +244,7 @@ class RevisedLifecycle:
         return told
 
     def _put_right(self, key: AlertKey, changes: Sequence[AlertChange]) -> list[AlertChange]:
-        """Return the changes to publish for one alert so that receivers know its state after its recomputed
-        `changes`."""
+        """Return the changes to publish for one alert so that receivers know its state after the new `changes`."""
         before = self._told(key, changes[0].alert)
         if before is not None:
             same = [number for number, change in enumerate(changes) if _says_the_same(change, before)]

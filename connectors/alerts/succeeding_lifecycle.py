@@ -17,8 +17,7 @@ from cep.succession import FORMER
 
 
 class SucceedingLifecycle(AlertLifecycle):
-    """The alerts of two programs. The former program applies up to the time `since`, and the current program after this
-    time.
+    """The alerts of two programs. The former program applies up to the time `since`, and the current one after it.
 
     At `since`, alerts that have the same meaning in both programs continue. Other alerts of the former program are
     withdrawn. If a new alert is on a fluent that holds at `since`, the alert begins at this time. Alerts that exist

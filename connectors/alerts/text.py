@@ -21,8 +21,7 @@ _JOINERS = "\u200c\u200d"  # some scripts need them
 
 
 def clean(text: str, longest: int = LONGEST) -> str:
-    """Replace control characters and line ends by spaces, remove direction marks, and replace invalid characters by
-    U+FFFD."""
+    """Replace control characters and line ends by spaces and invalid characters by U+FFFD. Remove direction marks."""
     cut = text if len(text) <= 4 * longest else text[: 4 * longest]
     if not cut.isprintable():
         cut = "".join(map(_visible, cut))

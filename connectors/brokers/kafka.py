@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
 
 WAIT = 10.0
-"""The time limit in seconds for an answer of a broker. For messages that are known to exist, it is six times as
-long."""
+"""The time limit in seconds for an answer of a broker. For messages that certainly exist, it is six times as long."""
 
 Offsets = Mapping[int, int]
 """The offset of the next message, by partition."""
@@ -54,8 +53,7 @@ class Topic:
             raise address.refused(f"a setting is wrong: {reason_of(error)}") from None
 
     def partitions(self) -> list[int]:
-        """Return the numbers of the topic's partitions. Raises CepError if the broker does not answer or lacks the
-        topic."""
+        """Return the numbers of the partitions. Raises CepError if the broker lacks the topic or does not answer."""
         metadata = self._ask(lambda: self._consumer.list_topics(self.name, timeout=WAIT)).topics[self.name]
         if metadata.error is not None or not metadata.partitions:
             every = self._ask(lambda: self._consumer.list_topics(timeout=WAIT)).topics
@@ -81,8 +79,7 @@ class Topic:
         return {number: bounds[last] for number, bounds in self.bounds().items()}
 
     def following(self, start: Offsets, most: int | None) -> dict[int, int]:
-        """Return the end offsets for reading about `most` messages from `start` on, or all available messages if `most`
-        is None.
+        """Return the end offsets for reading about `most` messages from `start` on. None means all available messages.
 
         A partition that has more unread messages gets a larger share, so that all partitions are read up to about the
         same time. Raises CepError if some messages from `start` on are no longer available. With `gone=skip`, these
@@ -209,8 +206,7 @@ class TopicSource:
 
     @classmethod
     def open(cls, address: Address, place: Offsets | None = None) -> TopicSource:
-        """Open a source. `place`: the offsets at which to start. Raises CepError if the broker does not answer or lacks
-        the topic."""
+        """Open a source that starts at `place`. Raises CepError if the broker lacks the topic or does not answer."""
         return cls(Topic(address), place or {})
 
     @property

@@ -1,5 +1,4 @@
-"""Kafka as an output. Messages have a key and the header `id`, and are sent in order. The broker acknowledges all of
-them."""
+"""Kafka as an output. Messages have a key and the header `id`, and are sent in order. The broker acknowledges them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""MQTT as an output. Messages have QoS 1, and the broker acknowledges all of them. With MQTT 5, they have the user
-property `id`."""
+"""MQTT as an output. Messages have QoS 1 and, in MQTT 5, the user property `id`. The broker acknowledges them."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ class MqttSender:
     def __init__(self, address: Address) -> None:
         """Connect to the broker.
 
-        Raises CepError if paho-mqtt is not installed, an option is wrong, or the broker cannot be reached or refuses
-        the connection.
+        Raises CepError if paho-mqtt is not installed, an option is wrong, or the connection fails or is refused.
         """
         self._address = address
         self._new = address.choice("version", ("5", "3")) == "5"

@@ -33,8 +33,7 @@ LOGIN = "SEMCEP_SENSORTHINGS"
 """The prefix of the environment variables that contain a login."""
 
 AGAIN = 256
-"""The number of observations with the highest ids that are requested again, because transactions may commit out of
-order."""
+"""The number of observations with the highest ids that are requested again. Transactions may commit out of order."""
 
 _LAST, _COUNT, _FLOOR, _ORDER = 0, -1, -2, -3  # keys in a position; keys from 1 on hold the latest known observations
 _SETS = "Things", "Datastreams", "Observations"
@@ -348,8 +347,8 @@ class Observations:
     def _failed(self, failure: HttpFailure, first: bool) -> CepError:
         """Return the error for a failed request.
 
-        `first`: True if it was the first request. The error is SourceLost if a later request failed, or if the failure
-        is temporary.
+        `first`: True if it was the first request. The error is SourceLost if `first` is False or the failure is
+        temporary.
         """
         if failure.passing or not first:
             return SourceLost(f"{self._address.text}: {failure.reason}", hint=failure.hint, code="input")
@@ -367,8 +366,8 @@ class Observations:
 def entity_sets(reader: JsonReader, path: str) -> frozenset[str]:
     """Return the names of the entity sets that a service lists. If it lists none, return the standard names.
 
-    `path`: the path of the service, which may lack the final `/`. Raises HttpFailure if the service is temporarily
-    unavailable.
+    `path`: the path of the service, which may lack the final `/`. Raises HttpFailure if the service is unavailable for
+    now.
     """
     for target in (path, f"{path}/"):
         try:

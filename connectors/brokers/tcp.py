@@ -38,8 +38,7 @@ class ConnectionSource:
     """A TCP connection whose lines are messages.
 
     `numbers`: the numbers of the lines, which continue across all connections to the same address. The source ends when
-    the other side closes the connection. If `lasting` is True or the connection breaks, the source raises SourceLost
-    instead.
+    the other side closes the connection. If `lasting` is True or the connection breaks, it raises SourceLost instead.
     """
 
     lost = None

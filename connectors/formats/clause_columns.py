@@ -2,8 +2,7 @@
 `go_to|9|9|chris|work`.
 
 A line is simple if it has no quotes and no inner blanks, its arguments are strings or numbers, and its numbers are
-finite and have few digits. `cep.connectors.formats.clauses` defines the syntax of all lines. It reads all other lines
-one by one.
+finite and have few digits. `cep.connectors.formats.clauses` defines the syntax, and reads all other lines one by one.
 """
 
 from __future__ import annotations

@@ -98,13 +98,12 @@ class PointReader:
         first: int,
         beside: Mapping[str, Sequence[str | None]] | None = None,
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """Read a block of whole lines. Return the table of each event type, the dead letters, and the positions of the
-        records.
+        """Read a block of whole lines. Return the tables by event type, the dead letters, and the records' positions.
 
         - `line`: the line number of the block's first line.
         - `first`: the record number of the block's first record.
-        - `beside`: values from the messages that contain the lines. Each source, such as `key`, is mapped to one
-          value per line.
+        - `beside`: values from the messages that contain the lines. Each source, such as `key`, is mapped to one value
+          per line.
         """
         buffer = np.frombuffer(data, np.uint8)
         starts, stops = line_ends(data)

@@ -88,8 +88,7 @@ def read_point(line: bytes) -> LinePoint:
 
 
 def timed(schema: Schema) -> Schema:
-    """Return the schema with its time columns filled in. If the declaration names no time column, the timestamp is
-    used.
+    """Return the schema with its time columns filled in. If the declaration names none, it is the timestamp.
 
     If a time column is the timestamp and FORMAT names no unit, the numbers in all time columns have the precision of
     the timestamp.
@@ -115,8 +114,7 @@ def measurement(schema: Schema) -> str | None:
 def record(point: LinePoint, schema: Schema, envelope: Mapping[str, str | None] | None) -> Record:
     """Convert a point to an occurrence of an event type. Raise Unreadable if a value is missing or has the wrong type.
 
-    `schema`: a result of `timed`. `envelope`: the values of sources in the message that contains the point, such as the
-    topic.
+    `schema`: a result of `timed`. `envelope`: values that the point's message has for sources, such as the topic.
     """
 
     def get(source: str) -> Any:

@@ -135,13 +135,12 @@ class LineReader:
         first: int,
         beside: Mapping[str, Sequence[str | None]] | None = None,
     ) -> tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]:
-        """Read a block of whole lines. Return the table of each event type, the dead letters, and the positions of the
-        records.
+        """Read a block of whole lines. Return the tables by event type, the dead letters, and the records' positions.
 
         - `line`: the line number of the block's first line.
         - `first`: the record number of the block's first record.
-        - `beside`: values from the messages that contain the lines. Each source, such as `key`, is mapped to one
-          value per line.
+        - `beside`: values from the messages that contain the lines. Each source, such as `key`, is mapped to one value
+          per line.
         """
         buffer = np.frombuffer(data, np.uint8)
         starts, stops = line_ends(data)
@@ -457,8 +456,7 @@ def with_envelope(
     """Return the cells with missing values filled in from the envelope of each record's message.
 
     Set `good` to False for each record that must be read on its own. This is the case if the envelope lacks a topic
-    level that the record needs. It is also the case if the record lacks a value that other records of the block
-    contain.
+    level that the record needs. It is also the case if the record lacks a value that other records have.
     """
     data = [cells.buffer.tobytes()]
     size = len(data[0])

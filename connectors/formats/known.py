@@ -67,8 +67,7 @@ class Format:
         return self.shape in ("documents", "points")
 
     def open(self, schemas: Mapping[str, Schema], event: str | None, bound: bool) -> MessageReader:
-        """Return a reader of messages or lines. Raise CepError if records of this format cannot contain the event type
-        as it is declared.
+        """Return a reader of messages or lines. Raise CepError if this format cannot contain the declared event type.
 
         `event`: the event type of all records, or None if records name their event type. `bound`: True if the user
         chose `event`.

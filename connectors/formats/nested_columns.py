@@ -1,5 +1,4 @@
-"""Conversion of nested Parquet columns to columns of single values: paths lead into structs, and each element of a list
-becomes a row."""
+"""Conversion of nested Parquet columns to columns of single values. Each element of a list becomes a row."""
 
 from __future__ import annotations
 

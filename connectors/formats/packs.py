@@ -316,8 +316,7 @@ def _is_document(line: bytes) -> bool:
 
 
 def elements(text: str, offset: int, pages: str | None) -> tuple[list[Any], list[tuple[int, int]], int]:
-    """Parse the document at position `offset`. Return its elements, the span of each element, and the position of the
-    document's end.
+    """Parse the document at position `offset`. Return its elements, the span of each element, and the document's end.
 
     If the document is a list, its elements are returned. If it is an object that has a list at the key `pages`, the
     elements of this list are returned. Any other document is returned as a single element. Raise Unreadable if the

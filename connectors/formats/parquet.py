@@ -71,8 +71,7 @@ def _type(kind: pa.DataType) -> str:
 def read_parquet(
     file: str, opened: pq.ParquetFile, schemas: Sequence[Schema], rows: int, first: int
 ) -> Iterator[tuple[dict[str, pl.DataFrame], list[DeadLetter], Block]]:
-    """Yield the table of each event type, the dead letters, and the positions of the records, for at most `rows` rows
-    at a time.
+    """Yield blocks of at most `rows` rows: the tables by event type, the dead letters, and the records' positions.
 
     `schemas`: one schema, or several schemas whose WHEN conditions select the rows of each event type. Raise CepError
     if a column is missing or has a wrong type.

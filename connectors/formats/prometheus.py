@@ -1,5 +1,4 @@
-"""A reader of the text format of Prometheus and OpenMetrics. Each line is a sample. The sample's metric selects the
-event type.
+"""A reader of the text format of Prometheus and OpenMetrics. Each line is a sample. Its metric selects the event type.
 
 A sample is rewritten as a point of InfluxDB's line protocol (see `cep.connectors.formats.influx_points`). The metric
 becomes the point's measurement. The labels and the value become the point's fields.

@@ -30,8 +30,8 @@ VERSION = 10
 RELATIVE = 1 << 28
 """The limit in seconds below which a time is relative to the current time. From this limit on, a time is absolute."""
 LONG = {"name": "n", "unit": "u", "sum": "s", "time": "t"}
-"""Long names that a declaration may use for fields. A declaration may also use `value` for whichever field of VALUES a
-record has."""
+"""Long names that a declaration may use for fields. It may also use `value` for the field of VALUES that a record
+has."""
 
 VALUES = ("v", "vs", "vb", "vd")
 _OWN = ("n", "u", *VALUES, "s", "t", "ut", "ct")
@@ -196,8 +196,7 @@ class Packs:
         return f'"{name}"'
 
     def _time(self, base: Any, own: Any) -> str:
-        """Return the sum of the base time and a record's own time, in seconds since 1970, as a decimal without
-        exponent."""
+        """Return the sum of the base time and a record's own time: seconds since 1970, without exponent."""
         if type(base) is int and type(own) is int:
             time: int | Decimal = base + own
         else:

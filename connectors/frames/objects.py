@@ -16,8 +16,7 @@ from cep.core.errors import CepError
 def as_lines(label: str, records: Iterable[Any]) -> bytes:
     """Convert each record to a line of JSON. Raises CepError if an object is not a record, or JSON cannot represent it.
 
-    Times are written in ISO 8601, and durations as `PT..S`. NaN and NaT are missing values. `label`: the name of the
-    data in errors.
+    Times are in ISO 8601, durations are `PT..S`. NaN and NaT are missing values. `label`: the data's name in errors.
     """
     return "".join(f"{_line(label, number, record)}\n" for number, record in enumerate(records)).encode("utf-8")
 

@@ -1,5 +1,4 @@
-"""Conversion of the data in a Python session to batches: data frames of polars and pandas, Arrow tables, arrays and
-records.
+"""Conversion of data in a Python session to batches: data frames of polars and pandas, Arrow tables, arrays, records.
 
 Columns must have the names that the declarations use. All data are converted to Arrow batches, and then read like
 Parquet (see `cep.connectors.formats.parquet`). Data that have Arrow's memory layout are not copied. Columns that the
@@ -68,15 +67,14 @@ def read_data(
     folded: FoldedTables | None = None,
     together: bool = False,
 ) -> Iterator[Batch]:
-    """Yield the data as batches. `data`: columns, records, or a dictionary that contains columns or records for each
-    event type.
+    """Yield the data as batches. `data`: columns, records, or a dictionary of columns or records by event type.
 
     - `only`: the event type of rows that do not name their event type. It is None if every row must name it.
     - `first`: the record number of the first row.
     - `folded`: the object that has assigned the times of earlier data to the passes of double hours (see
       `cep.connectors.records.double_hours`). It is None if there is no earlier data.
-    - `together`: True to put the rows of all event types into one batch. In this batch, the order of the rows
-      has no meaning, so none of them is late.
+    - `together`: True to put the rows of all event types into one batch. In this batch, the order of the rows has no
+      meaning, so none of them is late.
 
     The blocks of the batches contain the name of the data as `file`: the text `data`, or `data["reading"]` for the
     dictionary's entry `reading`. Raises CepError if the data do not match the declarations or cannot be read.
@@ -259,8 +257,7 @@ def _bound(label: str, table: _Table, schema: Schema) -> tuple[Schema, dict[str,
 def _with_paths(
     label: str, batches: Iterator[pa.RecordBatch], nested: Mapping[str, Path], schema: Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches unchanged, after a check that they contain all nested paths. Raises CepError if one is
-    missing."""
+    """Yield the batches unchanged. Raises CepError if they lack one of the nested paths."""
     for batch in batches:
         known = resolved(batch.schema, list(nested))
         for source, steps in nested.items():

@@ -27,14 +27,13 @@ _BOOLEANS = frozenset((*TRUE_WORDS, *FALSE_WORDS))
 def alternatives(records: Records) -> list[tuple[str, RecordTest, Records]]:
     """Return the event types of a stream. Each has a name, a test that selects its records, and these records.
 
-    The result is empty if the stream seems to have a single event type. A stream has several event types in three
-    layouts:
+    The result is empty if the stream seems to have a single event type. Several event types have one of three layouts:
 
     - A field, perhaps inside an object, names the event type. The field has few distinct values. For most of these
       values, the records have a key that no record with another value has.
     - Each record contains exactly one of several objects. The key of the object names the event type.
-    - Each record has an object under the same key, and this object has exactly one of several fields. The field
-      names the event type.
+    - Each record has an object under the same key, and this object has exactly one of several fields. The field names
+      the event type.
 
     A text that means "missing" does not count as a value. Keys that never have a value are ignored.
     """

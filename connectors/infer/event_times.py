@@ -231,8 +231,7 @@ def _counts(guesses: Mapping[str, Guess]) -> tuple[str, TimeFormat | None] | Non
 def _parts(
     sample: RecordSample, guesses: Mapping[str, Guess]
 ) -> tuple[tuple[str, ...], tuple[str, ...], TimeFormat | None] | None:
-    """Find separate columns for the year, the month, the day and smaller parts of the time. Return None if there are
-    none.
+    """Find separate columns for the year, month, day and smaller parts of the time. Return None if there are none.
 
     Otherwise, return the same three values as `event_times`.
     """

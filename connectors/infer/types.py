@@ -426,8 +426,8 @@ def _times(name: str, texts: Sequence[str], quoted: bool = False) -> Guess | Non
     """Guess the time format of a column of texts. Return None if the texts are not all times.
 
     If several formats fit, prefer the one in which the fewest times are earlier than their predecessor. `quoted`: True
-    if the texts come from JSON. In JSON, numbers in quotes need a FORMAT, and ISO 8601 times must not have blanks
-    around them.
+    if the texts come from JSON. In JSON, numbers in quotes need a FORMAT, and blanks around ISO 8601 times are not
+    allowed.
     """
     some = list(dict.fromkeys(texts))
     if quoted and all(is_number(text.strip(" \t")) for text in some):

@@ -36,11 +36,9 @@ class Derivations:
     _activities: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def events(self, tables: Mapping[str, pl.DataFrame], schemas: Mapping[str, Schema]) -> str:
-        """Describe derived occurrences. `tables`: the occurrences of each event type, with their ids in the column
-        `@id`.
+        """Describe derived occurrences. `tables`: the occurrences of each event type, with the column `@id`.
 
-        If a table has a column of constituents (see `cep.runtime.history`), also describe how its occurrences were
-        derived.
+        If a table has a column of constituents (see `cep.runtime.history`), also describe their derivation.
         """
         led = [name for name, table in tables.items() if CONSTITUENTS in table.columns]
         derived = [
@@ -75,8 +73,7 @@ class Derivations:
         """Return the IRI of the activity that derives occurrences of an event type. Use it if the occurrences' rules
         were not recorded.
 
-        If the event type has one rule, this is the activity of that rule. Otherwise, it is the activity "one of these
-        rules".
+        If the event type has one rule, this is the activity of that rule. Otherwise, it is "one of these rules".
         """
         if event not in self._activities:
             rules = self.rules_of(event)

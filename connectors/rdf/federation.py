@@ -13,8 +13,7 @@ REFUSED = "`SERVICE` is refused: this endpoint does not query other endpoints"
 def refuse_federation(text: str, prefixes: Mapping[str, str]) -> None:
     """Raise QueryRefused (code `service`) if a query has a SERVICE clause, which would query another endpoint.
 
-    Raise QueryRefused (code `syntax`) for some queries that are not valid SPARQL. Other invalid queries are not
-    detected.
+    Raise QueryRefused (code `syntax`) for some queries that are not valid SPARQL. Others are not detected.
     """
     try:
         check_federation(text, prefixes)

@@ -1,5 +1,4 @@
-"""An index of places by latitude. With this index, a query for things near a point reads only the things near the
-point.
+"""An index of places by latitude. With it, a query for things near a point reads only nearby things.
 
 Oxigraph cannot search for numbers in a range. To find everything within 20 km of three stations, it would try every
 thing that has a place. This index sorts the places by latitude, and adds the things that are near enough to the query

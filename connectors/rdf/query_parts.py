@@ -115,11 +115,10 @@ class QueryParts:
         return text
 
     def events(self, variable: str) -> set[str]:
-        """Return the variables for the things whose time may be the value of a time variable, written as in
-        `Link.subject`.
+        """Return the variables, written as in `Link.subject`, for things whose time may be the value of a time
+        variable.
 
-        These are the subject of the pattern that binds the time variable, and the things that begin or end at this
-        subject.
+        These are the subject of the pattern that binds the time variable, and the things that begin or end at it.
         """
         subject = self.stamps[variable].subject
         ways = [link.subject for link in self.links if link.object == subject and link.property.value in WAYS]

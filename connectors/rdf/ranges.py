@@ -262,11 +262,10 @@ class _RangeReader:
             yield name, Range(None if sign[0] == "<" else stamps[0], None if sign[0] == ">" else stamps[1])
 
     def _stamps(self, start: int, end: int) -> tuple[str, str] | None:
-        """Return the earliest and the latest minute in which a constant expression may lie. Return None if the
-        expression is not a time.
+        """Return the earliest and the latest minute in which a constant expression may lie, or None if it is not a
+        time.
 
-        The latest minute has a margin. If the expression contains `NOW()`, its value will be greater when the query is
-        evaluated.
+        The latest minute has a margin. If the expression contains `NOW()`, its value will be greater during evaluation.
         """
         for n in range(start, end):
             plain = self.tokens[n].kind in ("string", "iri", "name") or self.word(n) == "now"

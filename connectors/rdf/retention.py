@@ -47,8 +47,7 @@ class Retention:
         self._swept = max(self._swept, until[:16])
 
     def _ends(self, span: ox.NamedNode) -> Iterator[tuple[Any, Any]]:
-        """Yield (instant, None) for each instant in a span, and (instant, occurrence) for each occurrence that ends
-        then."""
+        """Yield (instant, None) for each instant in a span, and (instant, occurrence) for each end of an occurrence."""
         for inside in self._store.quads_for_pattern(span, INSIDE, None, HERE):
             yield inside.object, None
             for ended in self._store.quads_for_pattern(None, END, _named(inside.object), HERE):

@@ -210,8 +210,7 @@ class EventStore:
         return self.spans.hours(since, until)
 
     def page(self, span: str, number: int, most: int, seconds: float) -> Page | None:
-        """Return a page of the occurrences that end in an hour, a minute or a second. Return None if this page does not
-        exist.
+        """Return a page of the occurrences that end in an hour, a minute or a second, or None if there is no such page.
 
         - `span`: the name of the hour, minute or second (`2013-02-08T21:05:30`). Only a second may have more than one
           page.

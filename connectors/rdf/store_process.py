@@ -104,8 +104,8 @@ class StoreProcess:
         self._reader.start()
 
     def know(self, name: str, knowledge: Callable[[], ox.Store]) -> Future[None] | None:
-        """Replace the knowledge in the store. Queries wait until the new knowledge is loaded. Changes that `learn` has
-        made are undone.
+        """Replace the knowledge in the store. Queries wait until the new knowledge is loaded. Changes by `learn` are
+        undone.
 
         `name`: the fingerprint of the knowledge. `knowledge`: a function that returns the knowledge. Return a future
         that is done after loading, or None if the knowledge is loaded already. A copy of the knowledge is kept beside
@@ -326,8 +326,7 @@ class StoreProcess:
         return process, connection
 
     def _read(self) -> None:
-        """Receive messages from the store's process until the store is closed. If the process ends earlier, replace
-        it."""
+        """Receive messages from the store's process until the store is closed. Replace the process if it ends early."""
         try:
             while True:
                 try:

@@ -1,5 +1,4 @@
-"""The time index. With this index, a query for a range of times, or for the newest occurrences, reads only the hours or
-minutes that may contain them.
+"""The time index. With it, a query for a range of times or for the newest occurrences reads only some hours or minutes.
 
 Each instant is in one minute, each minute in an hour, and each hour in a day. So a query can be restricted to the
 minutes, hours or days that its range touches. The result keeps the same rows, and the same number of copies of each

@@ -30,8 +30,7 @@ _SECOND = 1_000_000
 class Derived:
     """Derived occurrences of one event type. `table`: the occurrences, with their ids in the column `@id`.
 
-    `activity`: the IRI of the activity that derived all occurrences. If it is None, the caller writes the activities
-    itself.
+    `activity`: the IRI of the activity that derived all occurrences. If it is None, the caller writes the activities.
     """
 
     table: pl.DataFrame

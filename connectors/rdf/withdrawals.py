@@ -121,8 +121,7 @@ class Withdrawals:
         return self._store.quads_for_pattern(ox.NamedNode(change), None, None)
 
     def forget(self, instants: Iterable[Any]) -> None:
-        """Remove expired occurrences and their tombstones from the graphs of revisions. `instants`: the expired
-        instants.
+        """Remove occurrences that expire at `instants`, and their tombstones, from the graphs of revisions.
 
         An occurrence expires with the instant of its end or, if it has none, of its beginning.
         """

@@ -24,8 +24,7 @@ _PRETTY = {"turtle": ox.RdfFormat.TURTLE, "trig": ox.RdfFormat.TRIG}
 
 
 class RdfWriter:
-    """A writer of RDF to `path` (`-`: standard output). It writes the rules first, then the occurrences that they
-    derive.
+    """A writer of RDF to `path` (`-`: standard output). It writes the rules first, then the derived occurrences.
 
     - `schemas`: the event types to write.
     - `times`: a field that other writers use. Here it is ignored, because times are always xsd:dateTime.

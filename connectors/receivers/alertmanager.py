@@ -1,5 +1,4 @@
-"""Send alerts to Prometheus Alertmanager, API v2. Each change is sent in order, and each open alert is sent again at
-intervals.
+"""Send alerts to Prometheus Alertmanager, API v2. Changes are sent in order, and open alerts again at intervals.
 
 Alertmanager uses the wall clock. Alerts use the time of events, which may be long ago. So an open alert is sent with an
 end in the future, and a resolved alert is sent with the current time as its end.
@@ -37,8 +36,7 @@ class Alertmanager:
 
     An Alertmanager forgets all alerts when it restarts. It also forgets an alert that is not sent again for a while. So
     open alerts are sent again every `target.every` seconds, the first time at the start. If an alert was silenced or
-    inhibited after it was sent, it is sent again in the state that was sent last. Otherwise Alertmanager would end the
-    alert.
+    inhibited after it was sent, it is sent again in the state that was sent last. Otherwise Alertmanager would end it.
     """
 
     most, lanes, states = 64, 1, True
@@ -87,8 +85,7 @@ class Alertmanager:
 
 
 def former(change: AlertChange) -> list[AlertChange]:
-    """Return one change for each other severity that the alert can have. Each change resolves the alert under this
-    severity.
+    """Return one change for each other severity that the alert can have. It resolves the alert under this severity.
 
     Alertmanager identifies an alert by its labels, so it treats the alert under another severity as a separate alert.
     """
@@ -103,8 +100,7 @@ def lasts(entry: OutboxEntry) -> int:
 
 
 def starts_at(change: AlertChange, now: int) -> str:
-    """Return the time when the alert fired. Prometheus calls this time the alert's start. A time after `now` becomes
-    `now`."""
+    """Return the time when the alert fired, which Prometheus calls its start. A time after `now` becomes `now`."""
     return rfc3339(min(change.start if change.fired is None else change.fired, now))
 
 

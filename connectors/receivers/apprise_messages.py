@@ -68,8 +68,7 @@ PAGING: Mapping[str, str] = {
 parameter that contains the key."""
 
 CRITICAL = ("splunk", "victorops")
-"""Paging services that can be configured so that a warning opens no incident. They are sent every open alert as a
-failure."""
+"""Paging services that may be configured so that a warning opens no incident. So open alerts are sent as failures."""
 
 CHATS = frozenset(
     (
@@ -138,8 +137,7 @@ def _urls(place: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def _name(url: str) -> str:
-    """Return a receiver's name. It consists of the scheme of the receiver's URL and a digest, because the URL may
-    contain secrets."""
+    """Return a receiver's name: the scheme of its URL, and a digest, because the URL may contain secrets."""
     return f"{url.partition('://')[0].lower()}://…{sha256(url.encode()).hexdigest()[:8]}"
 
 

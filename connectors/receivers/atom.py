@@ -1,5 +1,4 @@
-"""Atom feeds (RFC 4287) with archives (RFC 5005). `prev-archive` links lead from the newest document to all older
-documents."""
+"""Atom feeds (RFC 4287) with archives (RFC 5005). `prev-archive` links lead from the newest document to all others."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ TYPE = "application/atom+xml; charset=utf-8"
 
 
 def newest_document(outbox: Outbox, origin: Publisher, feed: str = "") -> bytes:
-    """Return the newest document of a feed. Clients subscribe to this document. `feed`: the feed's name in links to
-    archives."""
+    """Return the newest document of a feed, to which clients subscribe. `feed`: its name in links to archives."""
     last = outbox.last
     pages = last // PAGE
     entries = outbox.between(last - PAGE + 1, last)

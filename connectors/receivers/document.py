@@ -74,8 +74,7 @@ def sender(name: str) -> str:
 
 
 def own_name(base: str) -> str:
-    """Return the default sender. This is the host in the IRI `base` or, if the IRI has no host, the name of this
-    machine."""
+    """Return the default sender: the host in the IRI `base` or, if the IRI has no host, the name of this machine."""
     try:
         host = urlsplit(base).hostname or socket.gethostname()
     except ValueError:
@@ -163,8 +162,7 @@ def document(change: AlertChange, status: str = STATUSES[0], link: str = "", rem
 
 
 def shown_values(change: AlertChange) -> list[tuple[str, str]]:
-    """Return the names and values of an alert's attributes and LABELS. A label is left out if an attribute has the same
-    name and value."""
+    """Return the names and values of an alert's attributes and LABELS. Labels that equal an attribute are left out."""
     values = [(name, value_text(value)) for name, value in change.values.items()]
     return [*values, *(label for label in change.labels.items() if label not in values)]
 

@@ -77,8 +77,7 @@ class Groups:
     def key(self, entry: OutboxEntry) -> str:
         """Return the key of a change's group.
 
-        If the server had begun to send the change before its last stop, this is the group of the message that contained
-        the change.
+        If the server had begun to send the change before its last stop, this is the group of that message.
         """
         return self._begun.get(entry.number) or self._group_of(entry.change).key
 
@@ -93,8 +92,7 @@ class Groups:
     def due(self, key: str, waiting: Iterable[OutboxEntry]) -> int:
         """Return the time at which the next message of a group may be sent, in microseconds of Unix time.
 
-        `waiting`: the changes that wait for this message. Some of them may have been moved here from another group of
-        the same alert.
+        `waiting`: the changes that wait for this message. Some may have been moved here from another group.
         """
         entry, group = None, None
         for waiting_entry in waiting:

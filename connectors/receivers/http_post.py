@@ -23,8 +23,7 @@ TIMEOUT = 10.0
 """The time limit for connecting and for each part of a response, in seconds."""
 
 _LATER = frozenset((408, 425, 429, 502, 503, 504))
-"""Status codes that ask the client to wait, and status codes of gateways. The content of a request does not cause
-them."""
+"""Status codes that ask the client to wait, and those of gateways. The content of a request does not cause them."""
 
 _ADDRESS = frozenset((401, 403, 404, 405, 407, 410))
 """Status codes about the address or the authorization. The content of a request rarely causes them. The same is true
@@ -36,8 +35,7 @@ _IDLE, _OLD = 30.0, 300.0  # the seconds for which an unused connection is kept,
 
 
 class HttpConnections:
-    """Connections to a target. Several threads may use this object, but each connection is used by only one thread at a
-    time."""
+    """Connections to a target, for several threads. Each connection is used by only one thread at a time."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -48,8 +46,7 @@ class HttpConnections:
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
         """Send a POST request. Return when the target has accepted the request.
 
-        Raises Unreachable or ServerError if the request may be sent again later, and DeliveryRefused if the target
-        refuses it.
+        Raises Unreachable or ServerError if the request may be sent again later, and DeliveryRefused if it is refused.
         """
         self.request("POST", path, body, headers)
 
@@ -135,8 +132,7 @@ class HttpConnections:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A connection, the time when it was opened, and the time when it was last used. Both times are by the monotonic
-    clock."""
+    """A connection, and the times at which it was opened and last used, by the monotonic clock."""
 
     connection: http.client.HTTPConnection
     opened: float
@@ -144,8 +140,7 @@ class _Kept:
 
 
 def _readable(connection: socket.socket | None) -> bool:
-    """Return True if data have arrived on an idle connection. Usually this means that the other side has closed the
-    connection."""
+    """Return True if data have arrived on an idle connection. Usually, the other side has then closed it."""
     if connection is None:
         return True
     poll = select.poll()

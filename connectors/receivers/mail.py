@@ -1,5 +1,4 @@
-"""Send alerts by e-mail (RFC 5322), one message per group of changes. All messages about an alert form a mail
-thread."""
+"""Send alerts by e-mail (RFC 5322), one message per group of changes. The messages about an alert form a thread."""
 
 from __future__ import annotations
 
@@ -63,8 +62,7 @@ class Mail:
         self._send(self.message(entries))
 
     def message(self, entries: Sequence[OutboxEntry]) -> EmailMessage:
-        """Return the message for a group of changes. For each alert that had no message before, record this message as
-        its first.
+        """Return the message for a group of changes. Record it as the first message for each new alert.
 
         Raises CepError if the disk cannot be written.
         """

@@ -15,8 +15,7 @@ from cep.connectors.receivers.sse import Stream
 
 
 class ProgramMetrics(Collector):
-    """Metrics of the program whose alerts are sent. `up`: a function that returns True unless the program has
-    failed."""
+    """Metrics of the program whose alerts are sent. `up`: returns True unless the program has failed."""
 
     def __init__(self, up: Callable[[], bool]) -> None:
         self.up = up
@@ -29,8 +28,7 @@ class ProgramMetrics(Collector):
 class MaintenanceMetrics(Collector):
     """The metric of maintenance windows.
 
-    `up`: a function that returns True if the calendar can be read, False if it cannot, and None if there is no
-    calendar.
+    `up`: a function that returns True if the calendar can be read, False if it cannot, and None without a calendar.
     """
 
     def __init__(self, up: Callable[[], bool | None]) -> None:

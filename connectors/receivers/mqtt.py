@@ -28,8 +28,7 @@ _LONGEST = 200  # characters of a key in a topic
 
 
 class Topics:
-    """A delivery that sends every message with QoS 1. A message counts as delivered when the broker has acknowledged
-    it."""
+    """A delivery that sends every message with QoS 1. It counts as delivered when the broker has acknowledged it."""
 
     most, lanes, states = 32, 1, False
 
@@ -46,8 +45,7 @@ class Topics:
         self._give(entries, retain=True)
 
     def again(self, entry: OutboxEntry, now: AlertChange) -> None:
-        """Send a dead letter again. The message is retained only if its change is still the last change of the alert's
-        key."""
+        """Send a dead letter again. The broker retains it only if its change is still the last of the alert's key."""
         self._give([entry], retain=entry.change.id == now.id)
 
     def _give(self, entries: Sequence[OutboxEntry], retain: bool) -> None:
@@ -149,8 +147,8 @@ class _Named(ssl.SSLContext):
 def topic_end(change: AlertChange) -> str:
     """Return the last levels of an alert's topic: the alert's name, then one level per value of its key.
 
-    If the key is too long for a topic, a hash of the name and the key replaces the key. The same happens if one of its
-    values was cut.
+    If the key is too long for a topic, a hash of the name and the key replaces the key. The same happens if a value was
+    cut.
     """
     levels = [quote(value_text(value), safe="") or "-" for value in change.key.values()]
     key = "/".join(levels)

@@ -18,8 +18,7 @@ _ASIDES = ("updated", "commented", "assigned")
 
 
 def news(change: AlertChange, outbox: Outbox) -> bool:
-    """Return True if people are notified of a change. People are not notified of a further occurrence of an open
-    alert."""
+    """Return True if people are notified of a change. They are not notified of further occurrences of an open alert."""
     if change.word != "updated" or change.note or change.sent == change.revision:
         return True
     before = outbox.revision(change.alert, change.revision - 1)
@@ -100,8 +99,7 @@ def _turn(own: Sequence[OutboxEntry]) -> OutboxEntry:
 
 
 def _word(change: AlertChange) -> str:
-    """Return the word for a change. The first change that receivers are sent is called firing, unless the alert has
-    ended."""
+    """Return the word for a change. The first sent change is called firing, unless the alert has ended."""
     return "firing" if change.sent == change.revision and not change.over else change.word
 
 

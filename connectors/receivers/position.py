@@ -49,8 +49,7 @@ class Position:
         return True
 
     def done(self, number: int) -> None:
-        """Record that the receiver has accepted an entry or no longer needs it. Entries that are already done are
-        ignored."""
+        """Record that the receiver has accepted an entry or no longer needs it. A second call has no effect."""
         if number in self._waiting:
             del self._waiting[number]
             self.changed = True

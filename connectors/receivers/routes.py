@@ -125,8 +125,7 @@ class Routes:
 
 
 class ReceiverRoutes:
-    """The routes to one receiver. They determine the changes that the receiver is sent, and the groups of these
-    changes."""
+    """The routes to one receiver. They determine the changes that it is sent, and the groups of these changes."""
 
     def __init__(self, routes: Routes, receiver: str, origin: Publisher) -> None:
         self._routes, self._receiver, self._origin = routes, receiver, origin
@@ -176,8 +175,7 @@ def known_labels(alerts: Iterable[Alert], origin: Publisher) -> set[str]:
 
 
 def possible_labels(alert: Alert, severity: str, origin: Publisher) -> dict[str, str | None]:
-    """Return the labels that an alert has at a severity. The value of a label is None if it depends on the
-    occurrence."""
+    """Return the labels that an alert has at a severity. A value that depends on the occurrence is None."""
     names = dict.fromkeys(alert.keys)
     labels = {name: _value(template) for name, template in alert.labels}
     some = AlertChange(

@@ -1,5 +1,5 @@
-"""Send entries of the outbox to one receiver. Each entry is sent at least once. Entries that have the same key are sent
-in order."""
+"""Send entries of the outbox to one receiver. Each is sent at least once, and entries of the same key are sent in
+order."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ _HELD = 10_000  # the greatest number of queued entries, large enough that a ref
 class ReportTrouble(Protocol):
     """A function that reports a problem with a receiver.
 
-    `receiver`: the receiver's name. `text`: the message. `fields`: further values for the log: `alert`, `change` or
-    `reason`.
+    `receiver`: the receiver's name. `text`: the message. `fields`: for the log: `alert`, `change` or `reason`.
     """
 
     def __call__(self, receiver: str, text: str, /, **fields: str) -> None: ...
@@ -61,8 +60,7 @@ class ServerError(Unreachable):
 
 
 class DeliveryRefused(Exception):
-    """Raised if the receiver refuses the content of an entry. The sender then sends the entry again, a limited number
-    of times."""
+    """Raised if the receiver refuses the content of an entry. The sender then repeats it a limited number of times."""
 
 
 class _AloneNot(Exception):
@@ -288,8 +286,7 @@ class Sender:
             self._behind = False
 
     def _leave_out(self) -> None:
-        """Remove queued entries so that only the last entry of each alert remains. The receiver is then sent no
-        outdated state.
+        """Remove queued entries except the last one of each alert. So the receiver is sent no outdated state.
 
         The end of an alert always remains, because the receiver may know the alert as open.
         """
@@ -372,8 +369,7 @@ class Sender:
         return True
 
     def _hush(self, entry: OutboxEntry) -> None:
-        """Record that the queued changes of an alert will not be sent, because `entry` silences or inhibits the
-        alert."""
+        """Record that queued changes of an alert will not be sent, because `entry` silences or inhibits the alert."""
         waiting = self._waiting.get(entry.change.alert)
         if waiting is not None:
             waiting.hushed = entry.number
@@ -470,8 +466,7 @@ class Sender:
     def _heard(self, change: AlertChange, when: int, number: int = 0) -> None:
         """Schedule the next reminder of an alert after the receiver was notified of it.
 
-        `when`: the wall-clock time of the notification. `number`: the number of the reminder that was sent, or 0 for a
-        change.
+        `when`: the wall-clock time of the notification. `number`: the number of the sent reminder, or 0 for a change.
         """
         if not change.repeat or change.over or self.delivery.states:
             self._reminders.pop(change.alert, None)
@@ -556,8 +551,7 @@ class Sender:
             del self._queues[key]
 
     def _line_up(self, key: str) -> None:
-        """Mark a queue as ready to be sent, or schedule it for the time at which the next message of its group is
-        due."""
+        """Mark a queue as ready, or schedule it for the time at which the next message of its group is due."""
         seconds = 0.0 if self._groups is None else (self._groups.due(key, self._queues[key]) - _now()) / 1_000_000
         if seconds > 0:
             heapq.heappush(self._later, (time.monotonic() + seconds, key))
@@ -636,7 +630,7 @@ class Sender:
     def _fail(self, error: Exception, known: bool = False) -> None:
         """Count a failure. If the receiver does not answer, schedule the next attempt.
 
-        If several attempts fail in succession, only the first failure is reported. `known`: True if the same entry has
+        If several attempts fail in succession, only the first failure is reported. `known`: True if the entry has
         failed before.
         """
         self._counts.failures += 1
@@ -653,8 +647,7 @@ class Sender:
             self._failing, self._resume = True, max(self._resume, now + max(self._pause, error.wait))
 
     def _answers(self, number: int) -> None:
-        """Record that the receiver has accepted the entries of step `number`. Other entries are then sent without
-        waiting."""
+        """Record that the receiver has accepted the entries of step `number`. Others are then sent without waiting."""
         self._counts.failing = False
         self._taken = max(self._taken, number)
         self._failing = self._behind = False
@@ -735,8 +728,7 @@ class Sender:
     def _note(self, write: Step) -> bool:
         """Write the receiver's progress to the outbox. Return False if the sender has to stop.
 
-        While the disk cannot be written, the sender sends no further entries. After a restart, it would send them a
-        second time.
+        While the disk cannot be written, the sender sends nothing, because it would send it again after a restart.
         """
         return self._until(
             write, "the position of the receiver cannot be stored: {}; nothing more is sent until it can"

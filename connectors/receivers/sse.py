@@ -23,8 +23,7 @@ _MOST = 500  # the number of entries sent at a time
 
 
 class Stream:
-    """The newest entries of the outbox as messages. Each message is formatted once for all clients. Clients wait for
-    new messages."""
+    """The newest entries of the outbox as messages, formatted once for all clients. Clients wait for new messages."""
 
     def __init__(self, outbox: Outbox, origin: Publisher) -> None:
         self.outbox, self.origin = outbox, origin
@@ -47,8 +46,7 @@ class Stream:
         return after if after <= self.outbox.last else 0
 
     async def frames(self, number: int) -> AsyncIterator[bytes]:
-        """Yield the messages whose numbers are greater than `number`, and wait for further ones. The iterator never
-        ends."""
+        """Yield the messages whose numbers are greater than `number`, and wait for further ones without end."""
         self.clients += 1
         try:
             yield b"retry: 2000\n\n"
@@ -112,7 +110,6 @@ class Stream:
 
 
 def sse_message(entry: OutboxEntry, origin: Publisher) -> bytes:
-    """Return the message for an entry: the entry's number, the alert's state as the type, and the document on one
-    line."""
+    """Return the message for an entry: its number, the alert's state as the type, and the document on one line."""
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (
         entry.number, entry.change.word.encode(), to_json(entry, origin))  # fmt: skip

@@ -93,8 +93,7 @@ class Target:
 
 
 def target(text: str, environment: Mapping[str, str] = os.environ) -> Target:
-    """Parse a `--feed` option. Raises CepError if the target is not valid or not permitted, or if an option after its
-    `#` is unknown.
+    """Parse a `--feed` option. Raises CepError if the target is invalid or not permitted, or has an unknown option.
 
     The user and password, or a bearer token, may be set in the environment: SEMCEP_CLOUDEVENTS_USER, ..._PASSWORD,
     ..._TOKEN.
@@ -214,8 +213,7 @@ def _mail_login(
 
 
 def _secrets(text: str) -> tuple[bytes, ...]:
-    """Parse the secrets of Standard Webhooks, which are separated by blanks. Each secret is `whsec_` followed by
-    base64."""
+    """Parse the secrets of Standard Webhooks, separated by blanks. Each is `whsec_` followed by base64."""
     secrets = []
     for word in text.split():
         try:
@@ -237,8 +235,7 @@ def _named(scheme: str, place: str, path: str, kind: str) -> str:
 
 
 def known_private(host: str) -> bool:
-    """Return True if a host's name shows that the host is local. If the result is False, the host's addresses must be
-    checked."""
+    """Return True if a host's name shows that the host is local. Otherwise, the host's addresses must be checked."""
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith((".localhost", ".local", ".internal")):
         return True

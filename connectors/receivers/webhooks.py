@@ -24,8 +24,7 @@ TYPE = "application/cloudevents+json; charset=utf-8"
 
 
 class Webhook:
-    """A delivery that sends alerts to a webhook. The changes of one alert are sent in order. Different alerts are sent
-    in parallel.
+    """A delivery that sends alerts to a webhook. Changes of one alert are sent in order, different alerts in parallel.
 
     Each message has an `Idempotency-Key`. If a message is sent again, it has the same key. A reminder has another key
     than the change. If a target has an `origin`, it is first asked for permission (HTTP 1.1 Web Hooks for Event
@@ -60,8 +59,7 @@ class Webhook:
         self.give([entry])
 
     def _ask(self) -> None:
-        """Ask the target for permission to send. Raises Unreachable if the target does not grant it, or has not granted
-        it yet."""
+        """Ask the target for permission to send. Raises Unreachable unless the target has granted it."""
         name = self.target.origin or ""
         try:
             allowed_by = self.http.request("OPTIONS", self.target.path or "/", None, {"WebHook-Request-Origin": name})
@@ -92,8 +90,7 @@ def signed(secrets: Sequence[bytes], id: str, second: int, body: bytes) -> dict[
 
 
 def cloudevent(entry: OutboxEntry, origin: Publisher) -> dict[str, object]:
-    """Return an entry as a CloudEvent. The event of a reminder has the attribute `reminder`, which is the reminder's
-    number."""
+    """Return an entry as a CloudEvent. The event of a reminder has its number as the attribute `reminder`."""
     change = entry.change
     return {
         "specversion": "1.0",

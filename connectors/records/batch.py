@@ -159,8 +159,7 @@ class Block:
 class Batch:
     """Events that are processed together, as one table per event type.
 
-    A table has the Int64 columns `start` and `end` (microseconds) and `@order` (the record number), then the
-    attributes.
+    A table has the Int64 columns `start` and `end` (microseconds), `@order` (the record number), and the attributes.
 
     - `watermark`: a time in microseconds. In later batches of the input, all events end after this time. It is None if
       it is unknown.
@@ -196,8 +195,7 @@ class Batch:
     _firsts: list[int] = field(default_factory=list)
 
     def origin(self, type: str, row: int) -> tuple[str, int, str | None]:
-        """Return the file, the line and the text of the record from which a table row was read. `row`: the index of the
-        table row.
+        """Return the file, the line and the text of the record from which a table row was read. `row`: the row's index.
 
         For Parquet, the line is the row number in the file, and the text is None.
         """
@@ -220,8 +218,7 @@ class Batch:
 
     @property
     def times(self) -> str | None:
-        """The form in which the input writes times (see `cep.connectors.records.times`), or None if no time was
-        read."""
+        """The form in which the input writes times (see `cep.connectors.records.times`), or None without a time."""
         return next((block.times for block in self.blocks if block.times), None)
 
     @property

@@ -87,8 +87,7 @@ class Cells:
         return replace(self, offset=self.offset[:, rows], length=self.length[:, rows], kind=self.kind[:, rows])
 
     def between(self, first: int, beyond: int) -> Cells:
-        """Return the cells of the columns from `first` up to, but not including, `beyond`, which must be text
-        fields."""
+        """Return the cells of the columns from `first` to `beyond` (exclusive), which must be text fields."""
         here = slice(first, beyond)
         return replace(self, offset=self.offset[here], length=self.length[here], kind=self.kind[here])
 
@@ -171,8 +170,7 @@ def _series(values: NDArray[Any] | pl.Series, missing: Bools) -> pl.Series:
 
 
 def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
-    """Return the start, the end and the state of each row. The state is GOOD if the row has exactly the required
-    times."""
+    """Return each row's start, end and state. The state is GOOD if the row has exactly the required times."""
     keys = time_keys(schema)
     if schema.further:
         time, state = ticks(joined(cells, schema.format, len(keys)), 0, True, schema.format)
@@ -196,8 +194,7 @@ def _times(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
 def intervals(schema: Schema, cells: Cells) -> tuple[Ints, Ints, States]:
     """Read intervals from one column. Return the start, the end and the state of each row.
 
-    The forms `start/end` and `start/PT1H` are supported. For other forms, the state is BAD, and `records` reads the
-    row.
+    The forms `start/end` and `start/PT1H` are supported. Rows in other forms are BAD, and `records` reads them.
     """
     first, length = cells.offset[0].astype(np.int64), np.where(cells.kind[0] == STRING, cells.length[0], 0)
     slash = halves(cells.buffer, first, length)

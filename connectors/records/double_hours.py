@@ -163,11 +163,9 @@ class OrderedIntervals:
         self._end = int(ends[-1])
 
     def _one(self, start: int, end: int, hour: int, fixed: bool, by_end: bool) -> tuple[int, int]:
-        """Return the true start and end of the next interval. At least one of them is in the double hour with the
-        number `hour`.
+        """Return the true start and end of the next interval. At least one of them is in double hour number `hour`.
 
-        `fixed`: True if the record contains the length of the interval. `by_end`: True if `start` was computed from the
-        end.
+        `fixed`: True if the record contains the interval's length. `by_end`: True if `start` was computed from the end.
         """
         begin, over = int(self._begins[hour]), int(self._ends[hour])
         again = over - begin
@@ -213,11 +211,9 @@ class OrderedIntervals:
 
 
 def _by_clock(start: int, end: int, begin: int, over: int) -> list[tuple[int, int]]:
-    """Return the intervals that a record can mean by its two clock times. `begin`, `over`: the double hour's first
-    pass.
+    """Return the intervals that two clock times of a record can mean. `begin`, `over`: the double hour's first pass.
 
-    If the first pass is from 02:00 to 03:00, some meters write this hour as 02:00 to 02:00, and others as 02:00 to
-    03:00.
+    If the first pass is from 02:00 to 03:00, some meters write it as 02:00 to 02:00, and others as 02:00 to 03:00.
     """
     again = over - begin
     starts = [start, start + again] if begin <= start < over else [start]
@@ -262,7 +258,7 @@ class FoldedTables:
         return texts
 
     def settled(self, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Assign the times in double hours to the first or second pass, for event types with `FOLD order`. Return all
+        """Assign times in double hours to the first or second pass, for event types with `FOLD order`. Return all
         tables.
 
         `tables`: the tables of the records that follow those of the last call. A time of the second pass becomes later

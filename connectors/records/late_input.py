@@ -58,8 +58,7 @@ def late_input(
 ) -> LateInput:
     """Find the late and withdrawn records in a batch.
 
-    `latest`: the latest event time of earlier batches, in microseconds. `stable`: the time up to which results are
-    final.
+    `latest`: the latest event time of earlier batches, in microseconds. `stable`: results up to this time are final.
     """
     late_rows = []
     for name, table in sorted(tables.items()):

@@ -50,8 +50,7 @@ def in_order(batches: list[Batch], schemas: Mapping[str, Schema], rows: int) -> 
 
 
 def one_table(schema: Schema, parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Concatenate tables of one event type. If a column of type `any` has values of several kinds, it is built value by
-    value."""
+    """Concatenate tables of one event type. A column of type `any` with mixed values is built value by value."""
     if all(part.schema == parts[0].schema for part in parts) and pl.Object not in parts[0].dtypes:
         return pl.concat(parts)
     columns = [pl.concat([part[name] for part in parts]) for name in ("start", "end", ARRIVAL)]

@@ -111,7 +111,7 @@ def read_events(
     """Return the events of one line of JSON.
 
     A line contains one event. If the declaration reads a list, the line contains one event per element of this list.
-    For an element that cannot be read, the result contains an Unreadable. Raise Unreadable if the line as a whole is
+    For an element that cannot be read, the result contains an Unreadable. Raise Unreadable if the whole line is
     unreadable.
 
     - `default`: the event type of records that do not name one.
@@ -329,8 +329,7 @@ def parse(line: bytes) -> Any:
 
 
 def table_hint(line: str) -> str:
-    """Return a hint for an error message if a line looks like the header of a table instead of JSON, and otherwise
-    ""."""
+    """Return a hint for an error message if a line looks like the header of a table instead of JSON, else ""."""
     match = _HEADER.fullmatch(line)
     if match is None:
         return ""

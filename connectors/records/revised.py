@@ -107,7 +107,7 @@ def _signs(changes: pl.Series) -> pl.Series:
 def unrevised(batches: Iterable[Batch]) -> Iterator[Batch]:
     """Yield the batches without the column `@change`, for a program that does not revise its results.
 
-    The input may come from a program that revises its results. Its records that withdraw earlier records become dead
+    The input may come from a program that revises its results. Records that withdraw earlier records become dead
     letters.
     """
     for batch in batches:

@@ -13,12 +13,10 @@ def _grouped(mark: str, point: str) -> re.Pattern[str]:
 
 
 def is_grouped(text: str, mark: str, point: str) -> bool:
-    """Return True if the text is a number in which `mark` separates all groups of three digits. `point`: the decimal
-    mark."""
+    """Return True if the text is a number whose groups of three digits `mark` separates. `point`: the decimal mark."""
     return _grouped(mark, point).fullmatch(text) is not None
 
 
 def plain_number(text: str, mark: str, point: str) -> str:
-    """Remove the marks between groups of three digits from a number. If the text is not such a number, return it
-    unchanged."""
+    """Remove the marks between groups of three digits from a number. Return any other text unchanged."""
     return text.replace(mark, "") if mark in text and is_grouped(text, mark, point) else text

@@ -1,5 +1,4 @@
-"""Detection of optional attributes that have no value in any record, and of event types whose WHEN condition no record
-satisfies.
+"""Detection of optional attributes without a value in any record, and of WHEN conditions that no record satisfies.
 
 The cause may be a mistyped path.
 """
@@ -85,8 +84,7 @@ class NeverThere:
         }
 
     def remarks(self) -> list[str]:
-        """Return remarks about unused attributes and event types, except attributes of types with fewer than `FEW`
-        records."""
+        """Return remarks about unused event types, and about unused attributes of types with at least `FEW` records."""
         sources = {
             name: {attribute.name: source_of(attribute) for attribute in lacking}
             for name, lacking in self._lacking.items()

@@ -28,8 +28,7 @@ _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASC
 class Unreadable(Exception):
     """The error for a record that is not a valid event of the program.
 
-    `code`: the kind of the error: json, object, type, time, ill-typed, args, row, utf-8, long. `reason`: the
-    explanation.
+    `code`: the kind of error: json, object, type, time, ill-typed, args, row, utf-8, long. `reason`: the explanation.
     """
 
     def __init__(self, code: str, reason: str) -> None:
@@ -164,8 +163,7 @@ def text_value(
     """Convert the text of a text field to the attribute's type.
 
     For the type `any`, the text becomes a number or a boolean if it is one, and otherwise a string. `declarable`: True
-    if a declaration can define the decimal mark and the mark between groups of digits. Then an error message may
-    suggest this.
+    if a declaration can define the decimal mark and the mark between groups of digits. Error messages then suggest it.
     """
     if text is None:
         return None

@@ -81,8 +81,7 @@ def router(
         return [*receivers.items()]
 
     def inhibited_by(change: AlertChange, firing: Sequence[AlertChange]) -> list[str]:
-        """Return the fingerprints of the alerts that inhibit an alert. `change`: the last change of the inhibited
-        alert.
+        """Return the fingerprints of the alerts that inhibit an alert. `change`: the alert's last change.
 
         The result is the name of the inhibitor if it is a fluent or a hidden alert, the text "inhibited" if the
         inhibitor is unknown, and an empty list if the alert is not inhibited.

@@ -51,8 +51,7 @@ def router(outbox: Outbox, origin: Publisher, stream: Stream, may_send: bool = T
     def answered(request: Request, body: bytes, kind: str, control: str) -> Response:
         """Return a document, or status 304 if the client already has the document.
 
-        The document's tag is a hash of its bytes, which contain the name of the feed. So tags of different feeds
-        differ.
+        The document's tag is a hash of its bytes. They contain the feed's name, so tags of different feeds differ.
         """
         headers = {"ETag": f'"{sha256(body).hexdigest()[:24]}"', "Cache-Control": control}
         if matches_etag(request.headers, headers["ETag"]):

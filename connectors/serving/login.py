@@ -114,8 +114,8 @@ def _cookie(value: str, seconds: int, scope: Scope) -> str:
 
 
 async def log_in(people: People, request: Request, seconds: float) -> Response:
-    """Process the login form. If the token is valid, set the cookie and redirect to the page. Otherwise repeat the
-    form.
+    """Process the login form. If the token is valid, set the cookie and redirect to the page. Otherwise show the form
+    again.
 
     `seconds`: the time limit for receiving the form.
     """

@@ -1,8 +1,7 @@
 """The live page at `/`, and its requests below `/api`: program, state, stream, event, station.
 
 The page consists of plain ES modules next to this file. `cep.connectors.serving.vendor` downloads its libraries for
-maps and charts. The HTML contains no inline script and no inline style, so that the content security policy can forbid
-them.
+maps and charts. The HTML contains no inline script and no inline style, so the content security policy can forbid them.
 """
 
 from __future__ import annotations

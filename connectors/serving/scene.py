@@ -173,8 +173,7 @@ class Scene:
         self._ring()
 
     def _latest(self, tables: Mapping[str, pl.DataFrame], field: str) -> None:
-        """Update the stations of all subjects in `tables`: the latest end of their events or records, and their
-        coordinates.
+        """Update the stations of all subjects in `tables`: the latest end of events or records, and the coordinates.
 
         `field`: the field of Station that stores this end. If several events about a subject have the same end, the
         page shows the last of these events.

@@ -59,8 +59,7 @@ class Versions:
         return sorted(int(path.stem) for path in self._folder.glob("*.json") if path.stem.isdecimal())
 
     def read(self, number: int) -> Version | None:
-        """Read the version with this number, or return None if there is none. Raises CepError if its file is
-        damaged."""
+        """Return the version with this number, or None if there is none. Raises CepError if its file is damaged."""
         path = self._folder / f"{number}.json"
         try:
             document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -154,8 +154,7 @@ class Writer:
 
     @property
     def of_rows(self) -> str | None:
-        """The format to which other processes may convert rows (`written_rows`), or None if they must not convert
-        rows."""
+        """The format to which other processes may convert rows (`written_rows`), or None if they must not."""
         plain = self.format != "parquet" and self._inputs is None
         return self.format if plain and not any(isinstance(sink, Sending) for sink in self._sinks.values()) else None
 

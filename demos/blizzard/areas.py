@@ -60,8 +60,7 @@ class Area:
 
 
 def gather(derived: dict[str, pl.DataFrame], features: pl.DataFrame) -> list[Area]:
-    """Return the areas in order of time. `features` (iri, lat, long, population) contains the positions of the
-    places."""
+    """Return the areas in order of time. `features`: the positions of places (iri, lat, long, population)."""
     placed = derived["affected"].join(features, left_on="place", right_on="iri", how="inner")
     assert placed.height == derived["affected"].height, "every affected place is one of the features"
     areas: list[Area] = []

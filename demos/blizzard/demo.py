@@ -36,8 +36,7 @@ MAP_SUBTITLE = (
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """The results of a run over the readings: the run itself, and the storms and areas that were merged from its
-    events."""
+    """The results of a run over the readings: the run itself, and the storms and areas merged from its events."""
 
     found: RunResult
     readings: pl.DataFrame
@@ -58,8 +57,7 @@ def find(
 ) -> Weather:
     """Run a program over the readings, with the register's knowledge.
 
-    The derived events are also written to the file `output`. `ready`: a function that waits until the input is
-    available.
+    The derived events are also written to the file `output`. `ready`: a function that waits for the input.
     """
     found = run(program, readings(), None if register is None else register.knowledge, output, ready)
     judged, derived = found.judged("reading"), found.derived

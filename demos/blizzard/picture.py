@@ -80,8 +80,8 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def _year(axes: Axes, scene: Scene) -> None:
-    """Draw one thin row per station: a grey tick for each reading that satisfied the rule's conditions, and the storms
-    in colour."""
+    """Draw one thin row per station: a grey tick for each reading that satisfied the conditions, and the storms in
+    colour."""
     _bare(axes)
     months = [datetime(2013 + month // 12, month % 12 + 1, 1, tzinfo=UTC) for month in range(13)]
     axes.set_xlim(_hour(months[0]), _hour(months[-1]))

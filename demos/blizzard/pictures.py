@@ -49,8 +49,7 @@ def main() -> None:
 
 
 def drawn() -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the PNG of each picture. They are always the same, given the same fonts and the same
-    Chromium."""
+    """Yield the name and the PNG of each picture. They are always the same with the same fonts and Chromium."""
     from playwright.sync_api import sync_playwright
 
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

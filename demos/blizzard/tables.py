@@ -58,8 +58,7 @@ def areas(found: Sequence[Area]) -> Table:
 
 
 def places(found: Sequence[Area]) -> list[Table]:
-    """Return tables of the largest affected towns and airports: when they were warned, and their distance from a
-    station."""
+    """Return tables of the largest affected towns and airports: when they were warned, and how far from a station."""
     tables: list[Table] = []
     for first in range(0, len(found), SIDE_BY_SIDE):
         side = found[first : first + SIDE_BY_SIDE]
@@ -101,8 +100,7 @@ def dead(found: Sequence[DeadLetter], file: Path) -> Text:
 
 
 def _rank(place: Place) -> tuple[int, float, str]:
-    """Return a sort key: populated places first, the most populous first. The other places follow, the closest
-    first."""
+    """Return a sort key: populated places first, the most populous first. Others follow, the closest first."""
     return -(place.population or 0), place.metres, place.name
 
 

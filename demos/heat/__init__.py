@@ -1,2 +1,1 @@
-"""Derive how hot it feels: the heat index from temperature and humidity, its classes, and the areas in which they
-hold."""
+"""Derive how hot it feels: the heat index from temperature and humidity, its classes, and the areas of each class."""

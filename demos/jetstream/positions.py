@@ -16,8 +16,7 @@ COMMAND = "pip install --no-deps traffic"
 
 
 def place() -> Path:
-    """Return the file with the positions, without importing the package. Raises CepError if the package is not
-    installed."""
+    """Return the file with the positions, without importing the package. Raises CepError if it is not installed."""
     spec = find_spec("traffic")
     path = None if spec is None or spec.origin is None else Path(spec.origin).parent / FILE
     if path is None or not path.exists():

@@ -14,8 +14,7 @@ WGS84 = "http://www.w3.org/2003/01/geo/wgs84_pos#"
 LOWEST = 29_000
 """The minimum altitude of a position in feet. Jet streams are higher."""
 CELL = 0.3
-"""The size in degrees of a cell of the map. Flights share a route if they enter in the same cell and leave in the same
-cell."""
+"""The size in degrees of a cell of the map. Flights share a route if they enter and leave in the same cells."""
 SHORTEST = 10
 """The least number of points of a route."""
 

@@ -1,2 +1,1 @@
-"""Choose the landing direction at New York's airports by the wind: choices, defaults with exceptions and a constraint,
-in LARS."""
+"""Choose the landing direction at New York's airports by the wind, in LARS: choices, defaults and a constraint."""

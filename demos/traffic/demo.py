@@ -39,13 +39,11 @@ class Found:
     derived: dict[str, pl.DataFrame]
 
     def of(self, fluent: str) -> pl.DataFrame:
-        """Return the intervals of a fluent, sorted by start. All have ended, because every flight disappears in the
-        end."""
+        """Return the intervals of a fluent, sorted by start. All have ended, because all flights end."""
         return self.derived[fluent].sort("start", "flight")
 
     def phases(self) -> pl.DataFrame:
-        """Return the positions, each with the phase of the flight at this time. A fluent begins just after its
-        event."""
+        """Return the positions, each with the phase of the flight. A fluent begins just after its event."""
         begun = self.of("phase").select("flight", "kind", time="start", until="end")
         seen = self.positions.sort("time", "flight").join_asof(
             begun, on="time", by="flight", allow_exact_matches=False, check_sortedness=False

@@ -1,4 +1,4 @@
-"""Draw the picture of the demo: the tracks, coloured by what each airplane was doing, and the intervals of fluents over
+"""Draw the picture of the demo: the tracks, coloured by what each airplane did, and the intervals of fluents over
 time."""
 
 from __future__ import annotations

@@ -22,8 +22,7 @@ WINTER = (12, 1, 2, 3)
 
 
 def flights() -> pl.DataFrame:
-    """Return every departure of 2013: `station`, `hour` (UTC), and `cancelled`. Raises CepError if the data are not
-    installed."""
+    """Return every departure of 2013: `station`, `hour` (UTC), `cancelled`. Raises CepError if the data are missing."""
     with ZipFile(weather().with_name("flights.csv.zip")) as packed:
         text = packed.read("flights.csv")
     table = pl.read_csv(BytesIO(text), columns=["origin", "dep_time", "time_hour"], null_values=["NA", ""])

@@ -63,8 +63,7 @@ def solve(
 ) -> Bindings:
     """Return the distinct bindings of the variables `wanted` for which all patterns match triples.
 
-    `start`: bindings of some variables, which the result extends. Raises TooLarge if a table would have more than
-    `most` cells.
+    `start`: bindings of some variables, which the result extends. Raises TooLarge if a table exceeds `most` cells.
     """
     left = list(patterns)
     answers = start

@@ -56,8 +56,7 @@ def _matching(triples: TripleSet, fixed: Sequence[int | None]) -> list[Ints]:
 def changes_of_table(
     before: PatternTable | Refreshed | None, now: PatternTable | Refreshed, terms: Terms, pool: Pool
 ) -> tuple[Answers, Answers] | None:
-    """Return the answers to a pattern that the last change removed, and those that it added, or None if both are
-    unknown.
+    """Return the answers to a pattern that the last change removed and those that it added, or None if unknown.
 
     `before`, `now`: the pattern's table before and after the change.
     """

@@ -71,8 +71,7 @@ def table_answers(
 def by_sparql(graph: Graph, store: ox.Store, pool: Pool, source: Source) -> Answers:
     """Return the answers to a pattern of any form. `store`: a store that contains all triples.
 
-    The caller must first call `triple_patterns_table`, because it checks the pattern. Raises CepError if there are too
-    many answers.
+    The caller must first call `triple_patterns_table`, which checks the pattern. Raises CepError for too many answers.
     """
     if not graph.variables:
         refuse_products(graph, store, source, MOST_CELLS)
@@ -84,8 +83,7 @@ def by_sparql(graph: Graph, store: ox.Store, pool: Pool, source: Source) -> Answ
 def solved(graph: Graph, names: Sequence[str], store: ox.Store, source: Source) -> tuple[Terms, list[Ints]]:
     """Return the distinct bindings of the variables `names`. `store`: a store that contains all triples.
 
-    The result is a dictionary of terms, and one column of ids per variable. Raises CepError if there are too many
-    bindings.
+    The result is a dictionary of terms, and one column of ids per variable. Raises CepError for too many bindings.
     """
     refuse_products(graph, store, source, MOST_CELLS)
     results = store.query(select_query(graph.text, names), prefixes=dict(graph.prefixes))

@@ -77,8 +77,7 @@ class _NotJoined(Exception):
 class _Way:
     """The triple patterns that are joined with a block, for one choice of an alternative in each preceding UNION.
 
-    Only the variables in `visible` may join the block. All other variables are renamed to names that no pattern
-    contains.
+    Only the variables in `visible` may join the block. All others are renamed to names that no pattern contains.
     """
 
     patterns: tuple[Slots, ...]

@@ -175,8 +175,7 @@ def tables_following(
     terms: Terms,
     resolve: Resolve,
 ) -> dict[PatternKey, Refreshed]:
-    """Update the tables of patterns after a change of the knowledge. Leave out tables whose patterns must be evaluated
-    anew.
+    """Update the tables of patterns after a change of the knowledge. Leave out patterns that must be evaluated anew.
 
     A key of the mappings consists of the pattern's text, variables and prefixes. `triples`: as in `Refreshed.changed`.
     """

@@ -54,8 +54,7 @@ def distinct_solutions(solutions: ox.QuerySolutions, most: int, most_read: int) 
 class _SolutionRows:
     """A file object that receives TSV text and collects its distinct lines, except the header.
 
-    Duplicates are removed each time that the collected text has doubled in size. So a few lines that repeat often take
-    little memory.
+    Duplicates are removed each time that the collected text has doubled in size, so they take little memory.
     """
 
     def __init__(self, most: int, most_read: int) -> None:

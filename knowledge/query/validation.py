@@ -1,7 +1,6 @@
 """Validation of graph patterns and queries before they are evaluated.
 
-A pattern must be valid SPARQL, bind the variables of the rule, and return the same answers each time that it is
-evaluated.
+A pattern must be valid SPARQL, bind the variables of the rule, and return the same answers each time.
 """
 
 from __future__ import annotations

@@ -36,8 +36,7 @@ _BARE = {"integer": r"[+-]?[0-9]+", "decimal": r"[+-]?[0-9]*\.[0-9]+", "boolean"
 class PrefixedNames:
     """Readable names of terms.
 
-    `facts`: the triples that describe blank nodes. If they are known, lists, restrictions and axioms are written in
-    full.
+    `facts`: the triples that describe blank nodes. With them, lists, restrictions and axioms are written in full.
     """
 
     def __init__(

@@ -244,8 +244,7 @@ READ: dict[str, tuple[str, Read]] = {
     XSD + "dayTimeDuration": ("duration", _durations),
     XSD + "duration": ("duration", _durations),
 }
-"""For each datatype whose literals become values of the engine, the type of these values and the function that parses
-them.
+"""For each datatype whose literals become values of the engine, the type of these values and their parser.
 
 Literals of other datatypes become strings.
 """

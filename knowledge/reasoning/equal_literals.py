@@ -77,8 +77,7 @@ def _used(facts: PredicateRelations, literals: Ints) -> Ints:
 def _paired(literals: Ints, standing: Ints, several: Ints) -> PredicateRelations:
     """Return pairs of a literal and its representative. Leave out pairs whose representative is not in `several`.
 
-    `standing`: the representative of each literal. `several`: the representatives of values that occur in several
-    forms.
+    `standing`: the representative of each literal. `several`: the representatives of values that have several forms.
     """
     chosen = np.isin(standing, several)
     return PredicateRelations(
@@ -106,8 +105,8 @@ def standing_for(terms: Terms, ids: Ints) -> Ints:
     """Return the representative of each well-formed literal. A literal in its normal form represents itself.
 
     Values are equal if OWL 2 says that they are identical. There are three separate spaces of numbers: xsd:decimal with
-    its subtypes, xsd:double, and xsd:float. Times in different time zones are different values, even if they are the
-    same moment.
+    its subtypes, xsd:double, and xsd:float. Times in different time zones are different values, even at the same
+    moment.
     """
     standing, sorts = ids.copy(), terms.sort_of(ids)
     for index in np.unique(sorts).tolist():

@@ -222,8 +222,7 @@ def _ranges(part: BodyAtom, rows: Substitutions, relation: BinaryRelation) -> tu
 def _expanded(lows: Ints, counts: Ints) -> Iterator[tuple[Ints, Ints]]:
     """Yield all positions in some ranges, and for each position the index of its range, in blocks.
 
-    `lows`: the start of each range. `counts`: the size of each range. Raises CepError if there are more than MOST
-    positions.
+    `lows`: the start of each range. `counts`: the size of each range. Raises CepError for more than MOST positions.
     """
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0

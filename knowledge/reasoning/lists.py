@@ -84,8 +84,7 @@ def _next(facts: PredicateRelations, predicate: int, nodes: Ints, heads: Ints, n
 def rules_of_lists(
     facts: PredicateRelations, lists: Lists, words: ReasoningVocabulary, names: PrefixedNames
 ) -> tuple[TripleRule, ...]:
-    """Return a rule prp-spo2 per property chain, and several rules prp-key per key. Raises CepError for an empty
-    list."""
+    """Return one rule prp-spo2 per property chain, several rules prp-key per key. Raises CepError for an empty list."""
     rules = []
     for head in facts[words.chain].objects.tolist():
         chain = _filled(lists.of(head), words.chain, names)
@@ -106,8 +105,7 @@ def rules_of_lists(
 def _agreeing(i: int, p: int, forms: bool) -> list[RuleAtom]:
     """Return atoms that require that ?x and ?y have the same value of the property `p`.
 
-    `i`: the position of the property in the key. `forms`: True to require different literals that have the same
-    representative.
+    `i`: the position of the property in the key. `forms`: True to require different literals of equal value.
     """
     if not forms:
         return [RuleAtom("?x", p, f"?z{i}"), RuleAtom("?y", p, f"?z{i}")]

@@ -1,9 +1,7 @@
-"""Literals and datatypes: ill-formed literals, the datatypes that contain a value, and literals that have different
-values.
+"""Literals and datatypes: ill-formed literals, the datatypes that contain a value, and literals of different values.
 
 These are the dt- rules of OWL 2 RL/RDF, table 8. The known datatypes are the datatypes of XML Schema that this module
-lists, rdf:PlainLiteral, rdf:langString and rdfs:Literal. Literals of other datatypes are equal only if their texts are
-equal.
+lists, rdf:PlainLiteral, rdf:langString and rdfs:Literal. Literals of other datatypes are equal if their texts are.
 """
 
 from __future__ import annotations

@@ -82,8 +82,7 @@ def ruleset(reasoning: Reasoning, terms: Terms, asserted: PredicateRelations, na
 def _with_ids(table: str, words: ReasoningVocabulary, numbers: Mapping[str, list[int]]) -> tuple[TripleRule, ...]:
     """Parse the rules of a table, and replace names and numbers by ids.
 
-    `numbers`: for each number, the literals that have this value. A rule that contains a number becomes one rule per
-    literal.
+    `numbers`: for each number, the literals that have this value. A rule with a number becomes one rule per literal.
     """
     rules = []
     for rule in rules_of(table):

@@ -93,8 +93,7 @@ class Saturation:
         """Apply a rule to facts, at least one of which is in `new`. If `new` is None, apply it to all facts. Add the
         derived triples to `heads`.
 
-        `linked`: True if a rule that has `twins` need not derive every pair of equal terms, but only enough pairs to
-        connect them.
+        `linked`: True if a rule that has `twins` need only derive enough pairs of equal terms to connect all of them.
         """
         assert rule.head is not None, "a rule without a head gives nothing"
         if any(isinstance(atom.p, int) and atom.p not in self.facts for atom in rule.body):
@@ -131,8 +130,7 @@ class Saturation:
     def _linked(self, rule: TripleRule, y: str, z: str, new: PredicateRelations | None) -> Ints:
         """Return enough pairs to connect all values of `y` that the rule makes equal.
 
-        `y`, `z`: the rule's `twins`. Two values of y are equal if they appear with the same values of the other
-        variables.
+        `y`, `z`: the rule's `twins`. Values of y are equal if they appear with the same values of the other variables.
         """
         body = [atom for atom in rule.body if z not in atom.variables]
         group = sorted({name for atom in body for name in atom.variables} - {y})

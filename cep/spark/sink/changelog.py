@@ -5,8 +5,7 @@ version shows the current state. Versions are computed from the number of the mi
 writes the same versions.
 
 A row can only be withdrawn after it was added, and only be added again after it was withdrawn. So the net result
-consists of the rows that were added more often than withdrawn. It does not depend on the order in which the files are
-read.
+consists of the rows that were added more often than withdrawn. It does not depend on the order of the files.
 """
 
 from __future__ import annotations

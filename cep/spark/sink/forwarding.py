@@ -2,7 +2,7 @@
 
 The files are the only record of what is still to be sent. If a run is killed, the next run first sends the remaining
 files. A broker then receives some rows twice, with the same ids. A commit of a table contains the number of the
-micro-batch: in Delta as an application transaction, in Iceberg as a property. So the next run can tell if the commit
+micro-batch: in Delta as an application transaction, in Iceberg as a property. So the next run knows if the commit
 succeeded.
 """
 

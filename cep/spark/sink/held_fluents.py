@@ -1,8 +1,7 @@
 """Fluents in the output folder of a query. This module reads the rows of fluents, and combines them into intervals.
 
 A query writes complete intervals of a fluent or, with `--changes`, each beginning and end when it becomes known. A
-server needs the intervals in another form: without an end when the fluent begins, and again when the interval is
-complete.
+server needs the intervals in another form: without an end when the fluent begins, and again when they are complete.
 """
 
 from __future__ import annotations
@@ -85,8 +84,7 @@ class HeldFluents:
         - the input tables for an engine
         - the latest time at which a row became known, or None if there are no rows
 
-        `reached`: the watermark of the engine. Raises CepError if the engine needs beginnings but rows are whole
-        intervals.
+        `reached`: the watermark of the engine. Raises CepError if the engine needs beginnings but rows are intervals.
         """
         held, edges, latest = {}, {}, []
         for name, table in tables.items():

@@ -1,5 +1,4 @@
-"""DataFrames of a Spark session as inputs. Their columns are checked during planning, and workers convert rows to
-blocks.
+"""DataFrames of a Spark session as inputs. Their columns are checked during planning. Workers convert rows to blocks.
 
 The `@order` of a row comes from one or two columns. Without such columns, it comes from a hash of the row's values. So
 it does not depend on partitions, micro-batches or machines.

@@ -381,8 +381,7 @@ def new_files(
 
 
 def alive(schemas: Mapping[str, Schema], spec: str, format: str | None) -> list[Input]:
-    """Return the live input that a spec names, or an empty list if it names files. Raises CepError if it is not
-    valid."""
+    """Return the live input that a spec names, or an empty list if it names files. Raises CepError if it is invalid."""
     if not is_live(spec, schemas):
         return []
     live_inputs = inputs([spec], schemas, format)

@@ -165,8 +165,7 @@ class LoggedInput(LiveInput):
             self._log.close()  # the next run waits for its lock
 
     def _listen(self, lasting: bool) -> None:
-        """Begin to receive messages, unless this was done before. `lasting`: True to connect again if a connection
-        ends."""
+        """Begin to receive messages, unless this was done before. `lasting`: True to reconnect if a connection ends."""
         if self._sender is None:
             self._sender = self._opened(lasting)
             self._thread.start()

@@ -138,8 +138,7 @@ class MessageLog:
         self._current.append(records)
 
     def read(self, start: int, end: int) -> list[Arrival]:
-        """Return the messages with the numbers from `start` to `end` - 1. Raises CepError if one is missing or
-        damaged."""
+        """Return the messages numbered `start` to `end` - 1. Raises CepError if one of them is missing or damaged."""
         return [packet for segment, first, last in self._between(start, end) for packet in segment.read(first, last)]
 
     def cuts(self, start: int, end: int, most: int, size: int) -> Iterator[LoggedRange]:
@@ -199,8 +198,7 @@ class MessageLog:
             segment.log.path.unlink(missing_ok=True)
 
     def _digests(self, segments: Sequence[_Segment]) -> dict[int, int]:
-        """Return digests of messages in segments, by packet identifier. Segments without recent messages are
-        ignored."""
+        """Return digests of messages in segments, by packet identifier. Ignore segments without recent messages."""
         recent = [segment for segment in segments if segment.beyond > self.end - _MIDS]
         return {packet.mid: packet.digest for part in recent for packet in part.read(0, len(part.log)) if packet.qos}
 

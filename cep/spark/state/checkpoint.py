@@ -333,8 +333,7 @@ def _retyped(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str
 
 
 def _retyped_fluents(before: StateLayout, now: StateLayout) -> list[str]:
-    """Return a reason for each attribute of a changed fluent whose new type cannot be in the same DataFrame as its
-    former type.
+    """Return a reason for each attribute of a changed fluent whose new and former types cannot be in one DataFrame.
 
     The function of `each` receives one DataFrame for the last intervals of the former fluent and the intervals of the
     new fluent of the same name.

@@ -129,16 +129,14 @@ class StartingPoint:
         return self._read(folder, source, None) if source in self.versions else None
 
     def only_time(self, folder: str) -> PriorState | None:
-        """Return a state with only the buckets' time and the knowledge at that time, or None if there were no
-        buckets."""
+        """Return a state with only the buckets' time and the knowledge at this time, or None without buckets."""
         return None if self.latest is None else self._read(folder, self.latest, frozenset())
 
     def _read(self, folder: str, name: str, goals: frozenset[str] | None) -> PriorState:
         return _prior(folder, name, self.versions[name], goals, self.time)
 
     def new(self, engine: Engine) -> dict[str, InputHorizon]:
-        """Return the rules for which the earlier program does not have the complete state, with their input
-        horizons."""
+        """Return the rules whose complete state the earlier program does not have, with their input horizons."""
         horizons = engine.input_horizons()
         return {rule: horizons[rule] for rule, goals in engine.goals().items() if not self.laid.goals.issuperset(goals)}
 
@@ -294,8 +292,7 @@ class Generation:
         return spark_files.last(self.spark(checkpoint) / "commits") >= self.begins
 
     def retire(self, checkpoint: Path) -> None:
-        """Remove the folders of earlier generations that this one no longer needs. Do not call this while a query
-        runs."""
+        """Remove unneeded folders of earlier generations. Do not call this while a query runs."""
         if self.number > 1 and self.begun(checkpoint):
             for number in range(1, self.number):
                 shutil.rmtree(Generation(number).spark(checkpoint), ignore_errors=True)

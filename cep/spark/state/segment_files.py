@@ -69,8 +69,7 @@ class Segments:
         return cls(folder, names, places, header["files"])
 
     def before(self, head: bytes) -> bytes:
-        """Return the content of a state file: the places of these segments, followed by `head`, the rest of the
-        state."""
+        """Return the content of a state file: the places of these segments, then `head`, the rest of the state."""
         if not self.names:
             return head
         number = {file: position for position, file in enumerate(self.sizes)}
