@@ -238,8 +238,7 @@ class CompiledProgram:
 
 
 def all_warnings(plan: Plan, knowledge: KnowledgeSource, known: ProgramKnowledge) -> tuple[Warning, ...]:
-    """Return the warnings about a plan and about its queries to the knowledge, sorted by position in the program
-    text."""
+    """Return the warnings about a plan and about its queries to the knowledge, sorted by position in the text."""
     silent = (knowledge.why_no_answers(pattern, plan.source, plan.schemas) for pattern in known.silent)
     return tuple(sorted((*plan.warnings, *silent, *known.mingled), key=lambda warning: warning.span or NOWHERE))
 

@@ -71,8 +71,7 @@ def engine_page(
 
 
 def timeline(tables: Mapping[str, pl.DataFrame]) -> str:
-    """Return a timeline as inline SVG, with one row of bars per table. Returns an empty string if the tables contain no
-    times."""
+    """Return a timeline as inline SVG, with one row of bars per table. Returns "" if the tables contain no times."""
     known = {name: table for name, table in tables.items() if _bounds(table) is not None}
     if not known:
         return ""

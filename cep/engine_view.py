@@ -426,8 +426,7 @@ class EngineView:
         """Stop the worker processes. This kind of engine has none."""
 
     def run_ahead(self, calls: int) -> None:
-        """Allow results of a call to be returned by one of the next `calls` calls. This kind of engine returns them at
-        once."""
+        """Allow results of a call to be returned by one of the next `calls` calls. This engine returns all at once."""
 
     def outstanding(self) -> dict[str, pl.DataFrame]:
         """Return the results of earlier calls that have not been returned yet."""

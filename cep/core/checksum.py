@@ -74,8 +74,7 @@ def content(blob: BytesLike, of: bytes = b"") -> memoryview:
 
 
 def name(blob: BytesLike) -> bytes:
-    """Return a hash that identifies these bytes. If the bytes are sealed, it is the stored hash, and otherwise a hash
-    that is computed from them."""
+    """Return a hash that identifies these bytes: the stored hash of sealed bytes, otherwise a hash of the bytes."""
     return bytes(blob[len(MARK) : HEAD]) if is_sealed(blob) else digest(blob)
 
 

@@ -175,8 +175,7 @@ def _written(column: pl.Series) -> pl.Series:
 
 
 def identity_hashes(texts: Iterable[str], key: str) -> list[str]:
-    """Return a hash of each text, as 32 hexadecimal digits. `key`: a text that is put before each of `texts` and is
-    part of its hash."""
+    """Return a hash of each text, as 32 hexadecimal digits. `key`: a text that is hashed before each of `texts`."""
     begun = blake2b(key.encode(), digest_size=16)
     hashes = []
     for text in texts:

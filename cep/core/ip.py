@@ -65,8 +65,7 @@ def here(text: str) -> bool:
 
 
 def known_linked(host: str) -> bool:
-    """Return True if a host is written as a link-local or metadata address, in any notation that the system accepts,
-    such as `2852039166`."""
+    """Return True if a host is a link-local or metadata address, in any accepted notation, such as `2852039166`."""
     name = host.rstrip(".")
     with suppress(OSError, ValueError):
         name = socket.inet_ntoa(socket.inet_aton(name))

@@ -192,8 +192,7 @@ def write_time(ticks: int) -> str:
 
 
 def write_duration(ticks: int) -> str:
-    """Write a duration as in a program: a whole number of the largest possible unit, otherwise a decimal number of s or
-    ms."""
+    """Write a duration as in a program: a whole number of the largest possible unit, or a decimal number of s or ms."""
     for name in reversed(UNITS):
         if ticks % UNITS[name] == 0 and (ticks or name == "s"):
             return f"{ticks // UNITS[name]} {name}"

@@ -23,8 +23,7 @@ def blocks(pool: Pool) -> list[tuple[int, int]]:
 
 
 def settled(pool: Pool, first: int, last: int) -> bool:
-    """Return True if all codes of a block have values. These values do not change while the pool's `generation` stays
-    the same."""
+    """Return True if all codes of a block have values, which stay the same as long as the pool's `generation`."""
     return last - first in _BLOCKS and len(_valued(pool, first, last)) == last - first
 
 

@@ -119,8 +119,7 @@ class Memory:
         return np.unique(self.history.lineage.parts_of(np.unique(names))[1])
 
     def rules(self, occurrence: Occurrence) -> list[int]:
-        """Return the numbers of the rules that derived an occurrence. If only one rule derives its event, the result is
-        empty."""
+        """Return the numbers of the rules that derived an occurrence. Empty if only one rule derives the event."""
         return [int(rule) for rule in self.history.lineage.rules_of(np.array([occurrence.name], np.int64))[1]]
 
     def is_input(self, occurrence: Occurrence) -> bool:

@@ -155,8 +155,7 @@ class HeldConditions:
     # --- how far back ---
 
     def back(self, pattern: Pattern, time: Expression, beside: tuple[Condition, ...]) -> int | None:
-        """Return how far `time` can lie before the end of a match, in microseconds. Return None if the distance is
-        unlimited."""
+        """Return how far `time` can lie before the end of a match, in microseconds. Return None if it is unlimited."""
         bound = _bound(time, lambda name, seen: _of_conditions(name, beside, seen) or _of_pattern(name, pattern, seen))
         if bound is None:
             return None

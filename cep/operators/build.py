@@ -145,8 +145,7 @@ class GoalBuilder:
         return len(rules) == 1 or len(numbers) == len(rules)
 
     def cycle(self, group: Group) -> Loop | None:
-        """Return the machine part in which one kernel evaluates a cycle of the plan, or None if no kernel can evaluate
-        the cycle."""
+        """Return the machine part in which one kernel evaluates a cycle of the plan, or None if no kernel can."""
         return loop_of(self, group)
 
     # --- pieces ---

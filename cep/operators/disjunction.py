@@ -133,8 +133,7 @@ class Union(Node):
     left_columns: tuple[int, ...] | None = None
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Return, for each output column, the column of the left side and the column of the right side that it
-        combines."""
+        """Return, for each output column, the columns of the left and of the right side that it combines."""
         own = range(len(self.right_columns)) if self.left_columns is None else self.left_columns
         return list(zip(own, self.right_columns, strict=True))
 

@@ -107,8 +107,7 @@ class Checker:
         return _inside(choice, self.rule)
 
     def written(self, names: Iterable[str]) -> set[str]:
-        """Return those of `names` that the author wrote. Generated names, which replace the variables of a TIMES, are
-        left out."""
+        """Return those of `names` that the author wrote. Names that are generated for a TIMES are left out."""
         return _written(names)
 
     def listed(self, names: list[str]) -> str:

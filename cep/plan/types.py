@@ -74,8 +74,7 @@ def infer(
     source: Source,
     partial: bool = False,
 ) -> Typing:
-    """Infer the types of all columns of a plan. Raises CepErrors with every type error and every condition that cannot
-    be run.
+    """Infer the types of all columns of a plan. Raises CepErrors with all type errors and conditions that cannot run.
 
     `partial`: True if rules with errors were left out, so that some types may be unknown.
     """

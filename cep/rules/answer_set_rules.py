@@ -47,8 +47,7 @@ class AskedWindow:
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """An expression or a comparison that the engine calculates for the solver. In the solver's text it is the call
-    `@c(number, ..)`."""
+    """An expression or comparison that the engine calculates for the solver: `@c(number, ..)` in the solver's text."""
 
     variables: tuple[str, ...]
     types: tuple[str, ...]

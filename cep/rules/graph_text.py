@@ -49,8 +49,7 @@ def pieces(text: str, start: int = 0, stop: int | None = None) -> Iterator[Graph
 
 
 def closed(text: str, start: int, stop: int) -> int:
-    """Return the offset just after the brace that closes the brace at `start`. Return -1 if there is no such brace
-    before `stop`."""
+    """Return the offset just after the brace that closes the brace at `start`, or -1 if there is none before `stop`."""
     depth = 0
     for piece in pieces(text, start, stop):
         if piece.kind == "open":
@@ -78,8 +77,7 @@ def depth(graph: str) -> int:
 
 
 def variables(graph: str) -> dict[str, int]:
-    """Return all variables in the order of their first occurrence. For each variable, return the offset at which its
-    name first begins."""
+    """Return all variables in order of their first occurrence, each with the offset at which its name first begins."""
     offsets: dict[str, int] = {}
     for piece in pieces(graph):
         if piece.kind == "variable":
@@ -88,8 +86,7 @@ def variables(graph: str) -> dict[str, int]:
 
 
 def of_the_rule(graph: str) -> dict[str, int]:
-    """Return the variables that begin with a capital, with their offsets. These are variables of the rule that contains
-    the graph pattern."""
+    """Return the variables that begin with a capital, which are those of the rule, with their offsets."""
     return {name: offset for name, offset in variables(graph).items() if name[0].isupper()}
 
 

@@ -10,8 +10,7 @@ from cep.rules.conditions.relations import Mask
 
 
 def interval_faults(table: Table, schema: Schema) -> list[tuple[Mask, str, str]]:
-    """Return the faults in the intervals of a fluent's records. A fault consists of a mask of rows, an error code and a
-    text."""
+    """Return the faults in the intervals of a fluent's records: each a mask of rows, an error code and a text."""
     if schema.fluent is None or schema.fluent.part != RECORDS:
         return []
     start, (end, bounds) = table[START], table[FIRST + len(schema.attributes) - 3 : FIRST + len(schema.attributes) - 1]

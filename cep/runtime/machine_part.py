@@ -82,8 +82,7 @@ class MachinePart(Protocol):
 
     @property
     def counted_as(self) -> Mapping[PlanUnit, PlanUnit]:
-        """A mapping of units to other units. The statistics of a unit in this mapping are added to those of the other
-        unit."""
+        """A mapping of units to other units, to whose statistics those of the mapped units are added."""
         ...
 
     def goal_names(self, names: Mapping[PlanUnit, str]) -> Mapping[PlanUnit, str]:
@@ -96,14 +95,12 @@ class MachinePart(Protocol):
 
     @property
     def compiled(self) -> str | None:
-        """The recursive event that this part derives with a specialized compiled kernel. It is None if the part uses no
-        such kernel."""
+        """The recursive event that this part derives with a specialized compiled kernel. None if there is none."""
         ...
 
 
 class GoalByGoal:
-    """Shared methods of the parts that run goal by goal. The statistics and the name of each goal are those of its
-    unit."""
+    """Shared methods of the parts that run goal by goal. Each goal has the statistics and the name of its unit."""
 
     __slots__ = ()
 

@@ -336,8 +336,7 @@ class _Search:
     def _places(
         self, head: Head, number: int, names: Sequence[str], wanted: Mapping[int, Value], lacks: int, within: int
     ) -> Iterator[_Place]:
-        """Yield the inputs of goals in which unfinished matches of a rule wait, for the node `number` and all nodes
-        below it.
+        """Yield the inputs of goals in which unfinished matches of a rule wait, at the node `number` or below it.
 
         - `names`: the names of the node's columns.
         - `wanted`: the values that some of these columns must have.

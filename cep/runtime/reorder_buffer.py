@@ -96,8 +96,7 @@ class ReorderBuffer:
 
     @property
     def moving(self) -> int:
-        """The time that the watermark follows: the latest end, or, if keys have clocks, the current time of these
-        clocks."""
+        """The time that the watermark follows: the latest end or, if keys have clocks, their current time."""
         return self.latest if self.clocks is None else self.clocks.time
 
     def release(self, watermark: int) -> dict[str, Table]:

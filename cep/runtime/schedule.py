@@ -53,12 +53,10 @@ class Schedule:
             self._readers[unit] = [number for number in readers if number not in tests or number in others]
         self._due: dict[int, int | None] = {}
         self._times: list[tuple[int, int]] = []
-        """A heap of pairs: a due time and the number of its part. A pair is outdated if `_due` has another time for the
-        part."""
+        """A heap of pairs: a due time and the number of its part. Pairs that differ from `_due` are outdated."""
         self._known = False
         self._waiting: list[int] = []
-        """A heap of the numbers of the parts that still have to run in the current slice. It contains each number at
-        most once."""
+        """A heap of the numbers of the parts that still have to run in the current slice. No number occurs twice."""
         self._there: set[int] = set()
 
     def forget(self) -> None:

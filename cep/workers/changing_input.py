@@ -91,8 +91,7 @@ class ChangingInput:
         self._late |= first <= self._revision.watermark
 
     def step(self, watermark: int) -> Tables:
-        """Advance to a watermark, and return the new results. They include corrections of earlier results after late
-        changes."""
+        """Advance to a watermark, and return the new results. They include corrections after late changes."""
         revision, rounds, buffer = self._revision, self._rounds, self._parts.buffer
         began, replayed = perf_counter_ns(), rounds.keys_replayed
         revision.watermark = buffer.watermark = max(watermark, revision.watermark)

@@ -39,8 +39,7 @@ class WorkerProcesses:
     """Worker processes, numbered from 0. Each worker executes and answers its requests in order."""
 
     def __init__(self, count: int) -> None:
-        """Start `count` processes. Raises CepError if a process cannot be started; the other processes are then
-        ended."""
+        """Start `count` processes. If one cannot be started, end the others and raise CepError."""
         self._heard: SimpleQueue[Heard] = SimpleQueue()
         self._kept: deque[Answer] = deque()
         self._chunks: dict[int, tuple[ChunkFound, Tables]] = {}

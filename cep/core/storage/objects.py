@@ -70,8 +70,7 @@ def remove(addresses: Sequence[str]) -> None:
 
 
 def at_once(do: Callable[[Given], None], arguments: Iterable[Given]) -> None:
-    """Call `do` for each of `arguments`, several at a time. If a call raises an exception, raise it after all calls
-    have ended."""
+    """Call `do` for each of `arguments`, several at a time. Raise an exception of a call after all calls have ended."""
     some = list(arguments)
     if len(some) < 2:
         for argument in some:

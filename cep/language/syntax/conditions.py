@@ -234,8 +234,7 @@ def _refuse_reversed(cursor: Cursor, left: Expression, low: Expression, high: Ex
 
 
 def _constant(expression: Expression) -> tuple[str, float] | None:
-    """Return the kind and the value of a constant number, time, duration or time of day. Return None for other
-    expressions."""
+    """Return the kind and the value of a constant number, time, duration or time of day. None for others."""
     match expression:
         case Constant(bool()):
             return None

@@ -226,8 +226,7 @@ def unknown(word: str, choices: tuple[str, ...], all_of_them: str, foreign: dict
 
 
 def logic_hint(token: Token) -> str | None:
-    """Return the hint for a token that another language uses to join conditions, such as `&&`. Return None for all
-    other tokens."""
+    """Return the hint for a token that another language uses to join conditions, such as `&&`. None for all others."""
     return FOREIGN_LOGIC.get(token.text.upper())
 
 

@@ -238,8 +238,7 @@ def condition_hint(cursor: Cursor, read: ast.PatternTree) -> str | None:
 
 
 def join_hint(cursor: Cursor) -> str | None:
-    """Return the hint for a token that stands between two events and is not an operator. Return None if no hint
-    fits."""
+    """Return the hint for a token that stands between two events and is not an operator. None if no hint fits."""
     token = cursor.token
     if token.kind == "graph":
         return messages.GRAPH

@@ -40,8 +40,7 @@ class InFamily(ABC):
 
     @abstractmethod
     def sizes(self, members: Sequence[Self]) -> Sequence[tuple[int, int]]:
-        """Return, for each member, the number of its waiting rows and their size in bytes. This method does not divide
-        the state."""
+        """Return, for each member, the number of its waiting rows and their size in bytes. The state is not divided."""
 
     def skip_tests(self) -> None:  # noqa: B027
         """Stop comparing rows with constants, because the caller only passes rows that satisfy these tests."""

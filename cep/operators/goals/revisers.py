@@ -96,8 +96,7 @@ def _distinct(unit: PlanUnit, goals: Mapping[PlanUnit, GoalInPlan], widths: Mapp
 def _one_to_one(
     unit: PlanUnit, goals: Mapping[PlanUnit, GoalInPlan], widths: Mapping[PlanUnit, int], plan: Plan
 ) -> bool:
-    """Return True if a unit copies all arguments of the only unit that it reads, and the rows of that unit are
-    distinct."""
+    """Return True if a unit copies all arguments of the only unit that it reads, whose rows are distinct."""
     goal, reads = goals[unit].goal, goals[unit].reads
     chosen: set[int] = set()
     if isinstance(goal, SelectGoal) and not goal.binds:

@@ -155,8 +155,7 @@ def _polygon(ring: Shape) -> Shape:
 
 
 def _crossing(points: Floats) -> NDArray[np.bool_]:
-    """Return a mask of the edges that cross the antimeridian. An edge of exactly 360 degrees follows a parallel and
-    does not cross it."""
+    """Return a mask of the edges that cross the antimeridian. An edge of exactly 360 degrees does not cross it."""
     steps = np.abs(np.diff(points[:, 0]))
     return (steps > _HALF) & (steps < _ROUND)
 

@@ -62,8 +62,7 @@ def sorting(columns: Sequence[Column], types: Sequence[str], rows: int, pool: Po
 
 
 def sort_key(types: Sequence[str], pool: Pool) -> Callable[[Ints], tuple[Any, ...]]:
-    """Return a function that turns a row of 64-bit words into a sort key. Rows sorted by this key have the order that
-    `sorting` returns."""
+    """Return a function that turns a row of 64-bit words into a sort key, which gives the same order as `sorting`."""
 
     def key(row: Ints) -> tuple[Any, ...]:
         return tuple(_coded(row[i : i + 1], pool) if t in CODED else _plain(row[i], t) for i, t in enumerate(types))

@@ -243,8 +243,7 @@ class Closing:
     # --- types and rows of facts
 
     def typed_tables(self, names: Sequence[str], rules: Sequence[StaticRule]) -> dict[str, MaterializedRelation]:
-        """Create an empty table for each predicate. The types of its columns are inferred by a fixpoint over facts,
-        tables and rules."""
+        """Create an empty table for each predicate. A fixpoint over facts, tables and rules infers the types."""
         types: dict[str, list[str | None]] = {name: [None] * self.arity[name] for name in names}
         for name in names:
             if name in self.declared:

@@ -156,8 +156,7 @@ class Revision:
         self.late.setdefault(event, []).append(late)
 
     def _sort_late(self) -> None:
-        """Move the waiting rows of the latest instant to the late rows, so that they can be revised without undoing
-        that instant."""
+        """Move the waiting rows of the latest instant to the late rows, so that revision need not undo that instant."""
         if self.latest.goes_on:
             self.latest.goes_on = False
             for event, window in sorted(self.waiting.items()):
@@ -342,8 +341,7 @@ class Revision:
         self.stats += RevisionStats(keys_replayed=revised.keys)
 
     def _change(self, old: Given, new: Given, frontier: Frontier) -> bool:
-        """Revise incrementally. Returns False if this is impossible, or if too few rows have arrived late to make it
-        worthwhile.
+        """Revise incrementally. Returns False if this is impossible, or not worthwhile for so few late rows.
 
         The old output is added to `old`, and the new output to `new`.
         """

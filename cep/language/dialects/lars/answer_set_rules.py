@@ -362,8 +362,7 @@ class _RuleText:
         self.body.append(f"{'not ' if literal.negated else ''}{_call(own.partition('(')[0], values)}")
 
     def _true(self, literal: LarsLiteral, terms: list[str], instant: str | None, fresh: str) -> list[str]:
-        """Return atoms that mean the same as a literal without its `not`. `fresh`: the name of a variable that is not
-        in use."""
+        """Return atoms that mean the same as a literal without its `not`. `fresh`: an unused variable name."""
         writer, name = self.writer, f"d{self.writer.numbers[literal.atom.predicate]}"
         window = literal.window
         assert window is None or isinstance(window, TimeWindow), "windows of tuples are over what comes in"
