@@ -226,7 +226,7 @@ KINDS: dict[str, tuple[int, Callable[[int], str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """CPU seconds, peak bytes, and the outcome."""
+    """A measurement of a text: the CPU seconds, the peak bytes, and the outcome."""
 
     seconds: float
     bytes: int

@@ -71,12 +71,12 @@ ABC = {"a": "x", "b": "y", "c": "z"}
 
 
 def seq(policy: str, key: str = "int") -> Callable[[int], str]:
-    """Return a SEQ of two events joined on their id."""
+    """Return a function from the number of keys to a program: a SEQ of two events that have the same id."""
     return rule(f"{declared(AB, key)}policy {policy}.\n", "ab(I, X, Y)", "(a(I, X) SEQ b(I, Y))", pairs)
 
 
 def total(window: str) -> Callable[[int], str]:
-    """Return a sliding sum for each id."""
+    """Return a function from the number of keys to a program: a sliding sum for each id."""
     return lambda keys: f"{declared(A)}total(I, S) <- a(I, X) AGGREGATE S = sum(X) OVER LAST {window} BY I.\n"
 
 

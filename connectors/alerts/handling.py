@@ -41,7 +41,7 @@ _LOOK = 1.0  # seconds until the calendar and the clock are read again
 
 
 class Unknown(LookupError):
-    """Raised if no alert or silence has the id."""
+    """Raised if no alert or silence has the given id."""
 
 
 class Conflict(Exception):

@@ -370,7 +370,7 @@ class AlertLifecycle:
         return self.due(change)
 
     def first_final(self, number: int) -> int:
-        """Return the time before which occurrences of an alert are not dropped, even if they are final."""
+        """Return the time before which occurrences of an alert stay in `AlertKey.held`, even if they are final."""
         return BEGINNING
 
     def occurrences(self, number: int, table: pl.DataFrame, over: bool = False) -> list[AlertOccurrence]:
