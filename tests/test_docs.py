@@ -279,7 +279,7 @@ def test_recipes_are_listed_and_warn_of_nothing() -> None:
     recipes = re.split(r"^## (.*)\n", text, flags=re.MULTILINE)
     index, titles, bodies = recipes[0], recipes[1::2], recipes[2::2]
     assert sorted(re.findall(r"\[([^]]*)\]\(#", index)) == sorted(titles)
-    assert len(titles) >= 16
+    assert len(titles) >= 15
     for title, body in zip(titles, bodies, strict=True):
         assert "\n$ cep run " in body, title
     turtle = {block.name: block.text for block in blocks(COOKBOOK) if block.kind == "turtle"}
