@@ -21,12 +21,15 @@ from cep.events import Event, types_of
 from cep.plan.partition import partition
 from cep.runtime.options import EngineOptions
 from cep.workers import partitioned_engine
+from cep.workers.messages import Made
 from cep.workers.partitioned_engine import PartitionedEngine, dealt_engine
+from cep.workers.rounds import Rounds
 from tests.keyed_programs import keyed_programs
 from tests.local_workers import LocalWorkers
 from tests.long import examples, seeds
 from tests.programs import Program
 from tests.test_equivalence import in_order as events_in_order
+from tests.tied_programs import tied
 
 Frames = dict[str, pl.DataFrame]
 
@@ -216,6 +219,47 @@ def test_of_equal_derivations_that_tie_the_same_is_named(seed: int, columns: tup
         assert sorted_rows(given[1]) == sorted_rows(given[0])
         derived += sum(table.height for name, table in given[0].items() if name != "pair")
     assert derived > 10
+
+
+@pytest.mark.parametrize("seed", seeds(120))
+def test_explanations_of_equal_events_are_those_of_one_engine(seed: int) -> None:
+    """Also where several derivations have the same records, but other constituents."""
+    random = Random(seed)
+    program = tied(random)
+    columns = random.choice((("because",), ("constituents",), ("because", "constituents")))
+    count = random.choice((2, 3))
+    one, many = Engine.from_text(program.text, explain=True), engine(program.text, count, explain=True)
+    cuts = sorted(random.randrange(len(program.events) + 1) for _ in range(random.randrange(5)))
+    given: list[list[Any]] = [[], []]
+    for first, last in zip([0, *cuts], [*cuts, None]):
+        for place, each in enumerate((one, many)):
+            each.set_lineage_columns(*columns)
+            given[place].append(sorted_rows(each.push(program.events[first:last])))
+        if random.random() < 0.4:
+            many = engine(program.text, count, explain=True).restore(many.snapshot())
+    for place, each in enumerate((one, many)):
+        each.set_lineage_columns(*columns)
+        given[place].append(sorted_rows(each.close()))
+    assert given[1] == given[0]
+
+
+@pytest.mark.parametrize("columns", [("because",), ("constituents",)], ids=str)
+def test_texts_of_records_are_sent_if_they_are_wanted(
+    columns: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without them, workers only send the positions of records, by which equal rows are compared."""
+    sent, taken = list[str](), Rounds._take
+
+    def noted(rounds: Rounds, worker: int, step: Made, tables: Frames) -> None:
+        sent.extend(text for table in tables.values() for text in table["because"])
+        taken(rounds, worker, step, tables)
+
+    monkeypatch.setattr(Rounds, "_take", noted)
+    many = engine(TIES, 2, explain=True)
+    many.set_lineage_columns(*columns)
+    given = many.push([Event("a", (7, 1), 0, 0), Event("a", (7, 1), 1, 1), Event("go", (0,), 5, 5)])
+    assert given["pair"].columns[-1] == columns[0] and len(sent) == 1
+    assert ("type" in sent[0]) is (columns == ("because",))
 
 
 def test_rows_that_do_not_fit_are_refused_in_the_order_of_one_engine() -> None:

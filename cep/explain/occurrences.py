@@ -135,7 +135,8 @@ class Memory:
     def records(self, name: int) -> list[Occurrence]:
         """Return the input records from which an occurrence was derived. `name`: the handle of the occurrence."""
         _, inputs = self.history.lineage.inputs_of(np.array([name], np.int64))
-        return [occurrence for event in self.history.sources for occurrence in self._given(event, inputs)]
+        records = [occurrence for event in self.history.sources for occurrence in self._given(event, inputs)]
+        return sorted(records, key=lambda record: (record.end, record.start, record.order))
 
     def _given(self, event: str, names: Ints) -> list[Occurrence]:
         tables = [run[:, found(run, names, IDENTITY)[1]] for run in self.history.sources[event]]
@@ -285,7 +286,7 @@ class HeldIntervals:
 
 
 def _ordered(table: Table) -> Table:
-    return table[:, np.lexsort((table[IDENTITY], table[START], table[END]))]
+    return table[:, np.lexsort((table[IDENTITY], table[ORDER], table[START], table[END]))]
 
 
 def encoded(column: Sequence[Value], type: str, pool: Pool) -> Ints | np.ndarray | None:

@@ -61,9 +61,13 @@ class OccurrenceHistory:
 
     def add_derived(self, derived_tables: DerivedTables) -> None:
         """Add derived occurrences, if they are remembered or the output has the column `constituents`."""
-        if self.remember is not None or CONSTITUENTS in self.wanted_columns:
+        if self._keeps_derived:
             for name, tables in derived_tables.items():
                 sorted_runs.put(self.derived.setdefault(name, []), concat(tables), IDENTITY)
+
+    @property
+    def _keeps_derived(self) -> bool:
+        return self.remember is not None or CONSTITUENTS in self.wanted_columns
 
     def add_transitions(self, transition_tables: DerivedTables) -> None:
         for name, tables in transition_tables.items():
@@ -261,13 +265,13 @@ class OccurrenceHistory:
         """Return the records and edges from which the rows with the handles `waiting` were derived, as batches for a
         snapshot.
 
-        If the output has the column `constituents`, the batches also contain occurrences. `whole`: True to return the
-        whole history.
+        If the history contains derived occurrences, the batches contain them too. `whole`: True to return the whole
+        history.
         """
         besides = [table[IDENTITY] for _, tables in self.tables() for table in tables] if whole else []
         needed = self.lineage.behind(np.concatenate([np.empty(0, np.int64), *waiting, *besides]))
         records = {_RECORDS + name: _those(concat(tables), needed) for name, tables in self.sources.items() if tables}
-        if whole or CONSTITUENTS in self.wanted_columns:
+        if whole or self._keeps_derived:
             records |= {
                 _DERIVED + name: _those(concat(tables), needed) for name, tables in self.derived.items() if tables
             }
@@ -327,8 +331,9 @@ class StageHistory(OccurrenceHistory):
     - `rules`: for each rule of the stage, its number in the whole program.
 
     A piece is the list [end, start, order, text], which describes a record or an occurrence. The column `because` holds
-    a list of pieces. The column `constituents` holds a list of rules and a list of pieces. `told` and
-    `told_constituents` convert these columns to the format of the program's engine.
+    a list of pieces. It is always output, because equal rows are compared by it; the texts are empty if the column is
+    not wanted. The column `constituents` holds a list of rules and a list of pieces. `told` and `told_constituents`
+    convert these columns to the format of the program's engine.
     """
 
     def __init__(
@@ -361,6 +366,13 @@ class StageHistory(OccurrenceHistory):
     def _places(self, names: Ints) -> dict[int, Places]:
         places = super()._places(names)
         return places | {name: places_in(self.origins[name]) for name in names.tolist() if name in self.origins}
+
+    def columns(self, event: str, table: Table, plan: Plan, pool: Pool) -> list[pl.Series]:
+        lineage_columns = super().columns(event, table, plan, pool)
+        if BECAUSE in self.wanted_columns:
+            return lineage_columns
+        pieces = [[(*place, "") for place in places] for places in self.places_of(table[IDENTITY])]
+        return [pl.Series(BECAUSE, map(json.dumps, pieces), pl.String), *lineage_columns]
 
     def because(self, table: Table, schemas: Mapping[str, Schema], pool: Pool) -> pl.Series:
         roots, inputs = self.lineage.inputs_of(table[IDENTITY])
@@ -407,13 +419,12 @@ def _held(batch: pa.RecordBatch) -> dict[int, str]:
     return dict(zip(batch["name"].to_pylist(), batch["pieces"].to_pylist(), strict=True))
 
 
-def with_rules(made_of: Sequence[str]) -> str:
-    """Combine the `constituents` texts of several derivations of one occurrence. The result has the constituents of the
-    first derivation and the rules of all derivations."""
-    if len(made_of) == 1:
-        return made_of[0]
-    constituents = [json.loads(text) for text in made_of]
-    return json.dumps([sorted({rule for rules, _ in constituents for rule in rules}), constituents[0][1]])
+def united(made_of: Sequence[str], same: Collection[str]) -> str:
+    """Combine the `constituents` texts of several derivations of one occurrence. The result has the rules of all
+    derivations. `same`: the texts of the derivations whose constituents the result has."""
+    rules = {rule for text in made_of for rule in json.loads(text)[0]}
+    pieces = {_piece(piece) for text in same for piece in json.loads(text)[1]}
+    return json.dumps([sorted(rules), sorted(pieces)])
 
 
 def places_in(because: str) -> Places:

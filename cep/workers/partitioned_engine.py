@@ -257,8 +257,8 @@ class PartitionedEngine(Engine):
     def set_lineage_columns(self, *columns: str) -> None:
         if self.explain:
             self._rounds.lineage = columns
-        for worker in range(len(self._processes)):  # equal rows of several workers are compared by their records
-            self._processes.tell(worker, Lineage(tuple({BECAUSE: True} | dict.fromkeys(columns))))
+        for worker in range(len(self._processes)):
+            self._processes.tell(worker, Lineage(columns))
 
     def write_rows(self, schemas: Mapping[str, Schema], format: str, times: str) -> None:
         """Return rows of events as output text (see `cep.connectors.writing.writers.written_rows`) from now on.

@@ -353,8 +353,9 @@ class Project(Memoryless, InFamily):
     def as_set(self, tables: Sequence[Table]) -> Table:
         """Merge tables into a set. Of occurrences that are equal and have the same number, the first to arrive is kept.
 
-        If several of them arrive at the same position, the one whose input records arrived first is kept. The lineage
-        then does not depend on the order in which goals output these occurrences, which is different in buckets.
+        If several of them arrive at the same position, the one whose input records arrived first is kept. If several of
+        these come from the same records, it gets the constituents of all of them. The lineage then does not depend on
+        the order in which goals output these occurrences, which is different in buckets.
         """
         if self.lineage is None:
             return as_set(tables, self.own is not Own.SET)
@@ -369,8 +370,19 @@ class Project(Memoryless, InFamily):
         tied = tied[np.argsort(kinds[tied], kind="stable")]
         records = self.lineage.places_of(whole[IDENTITY, tied])
         order = np.arange(rows(whole))
-        order[tied] = tied[sorted(range(len(tied)), key=lambda i: (kinds[tied[i]], records[i]))]
+        ranked = sorted(range(len(tied)), key=lambda i: (kinds[tied[i]], records[i]))
+        order[tied] = tied[ranked]
+        same: dict[tuple[object, ...], int] = {}
+        firsts = [same.setdefault((kinds[tied[i]], *records[i]), i) for i in ranked]
+        self._unite(whole[IDENTITY, tied[firsts]], whole[IDENTITY, tied[ranked]], self.lineage)
         return whole[:, order[first]]
+
+    def _unite(self, names: Ints, others: Ints, lineage: Lineage) -> None:
+        """Add the constituents of the occurrences `others` to the corresponding occurrences `names`. Input records get
+        no constituents."""
+        apart = (names != others) & (names >= DERIVED)
+        index, parts = lineage.parts_of(others[apart])
+        lineage.link(names[apart][index], parts)
 
     def numbered(self, table: Table) -> Table:
         if self.lineage is not None or self.own is Own.SET:
