@@ -122,6 +122,6 @@ def test_messages_say_what_is_withdrawn_before_what_is_added(tmp_path: Path) -> 
 def test_a_checkpoint_that_revises_otherwise_is_told_apart() -> None:
     layout = StateLayout({}, [], {}, {})
     before = CheckpointInfo("p", "text", None, {}, None, 2, "out", "jsonl", ["hot"], layout)
-    now = replace(before, replaces=True, revise=6 * 3600 * SECOND, final=True)
+    now = replace(before, revise=6 * 3600 * SECOND, final=True)
     assert now != before
     assert difference(before, now) == "no --revise before, --revise 21600s now\nno `--final` before, `--final` now"

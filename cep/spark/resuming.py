@@ -64,7 +64,6 @@ def _info(engine: Engine, query: Job, times: str) -> checkpoints.CheckpointInfo:
         migration.StateLayout.of(engine, query.wanted),
         times=times,
         changes=query.program.changes,
-        replaces=engine.revises,
         revise=running.revise,
         final=running.final,
         keys={event: list(schema.key) for event, schema in engine.inputs.items() if schema.key is not None},

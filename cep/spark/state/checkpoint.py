@@ -48,7 +48,6 @@ class CheckpointInfo:
     - `times`: the format in which times are written (see `cep.connectors.records.times`). It is the format that the
       input had when the first run began.
     - `changes`: True if fluents are written as beginnings and ends.
-    - `replaces`: True if records may withdraw or replace other records.
     - `revise`: the age (microseconds) up to which a late record still corrects results. It is None if results are not
       corrected.
     - `final`: True if only final results are written.
@@ -74,7 +73,6 @@ class CheckpointInfo:
     name: str = field(default="", compare=False)
     times: str = field(default="iso", compare=False)
     changes: bool = False
-    replaces: bool = False
     revise: int | None = None
     final: bool = False
     keys: dict[str, list[str]] = field(default_factory=dict, compare=False)
@@ -88,6 +86,7 @@ class CheckpointInfo:
         try:
             fields = json.loads(Chain(CHECKPOINT.encode()).read(file.read_bytes()))
             parts = {"laid": StateLayout(**fields["laid"]), "generation": Generation.of(fields["generation"])}
+            fields.pop("replaces", None)  # in older checkpoints; it follows from the program and `revise`
             return cls(**fields | parts)
         except (ValueError, TypeError, KeyError) as error:
             raise damaged_file(file) from error
