@@ -368,3 +368,25 @@ def test_the_plan_says_how_long_is_remembered(tmp_path: Path) -> None:
     checked = CliRunner().invoke(app, ["check", str(tmp_path / "p.cep")]).output
     assert checked.count("this `held` never forgets") == 2
     assert "add `T >= end() - 1 h`; a WITHIN also bounds" in " ".join(checked.split())
+
+
+BETWEEN = """event smoke(r: string) TIME time.
+event heat(r: string) TIME time.
+event worked(r: string) START from END until.
+fluent works(r: string) START from END until.
+p(R) <- NOT(worked(R)).[smoke(R), heat(R)] WITHIN 1 h.
+by_unless(R) <- p(R) UNLESS (p(R) PAR worked(R)) WITHIN 1 h.
+by_fluent(R) <- NOT(BEGIN OF works(R)).[smoke(R), heat(R)] WITHIN 1 h WHERE not held(works(R), start()).
+"""
+
+
+@pytest.mark.parametrize(("since", "until"), [(a, b) for a in (1, 10, 12, 20, 22) for b in (5, 15, 20, 25) if a < b])
+def test_the_hint_on_absence_says_what_excludes_what_lasts(since: int, until: int) -> None:
+    """UNLESS and PAR exclude an interval that ends after the pattern, and NOT one inside it; a fluent every one."""
+    engine = Engine.from_text(BETWEEN, lateness=None)
+    engine.push([Event(name, ("a",), since, until) for name in ("worked", "works")])
+    engine.push([Event("smoke", ("a",), 10, 10), Event("heat", ("a",), 20, 20)])
+    derived = engine.close().keys()
+    overlaps, inside = since < 20 and until > 10, since > 10 and until < 20
+    assert ("by_fluent" in derived) is not overlaps
+    assert ("by_unless" in derived) is not (inside or (overlaps and until > 20))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from cep.core.errors import NOWHERE, Span
 from cep.core.interval_relations import LEFT_INSTANT, RIGHT_INSTANT, UNBOUNDED, IntervalRelation, relation_named
 from cep.core.suggest import did_you_mean
-from cep.operators.unless import GOING_ON
 from cep.operators.where import of_parts
 from cep.plan.binarise import Component, canonical, timed
 from cep.plan.horizon import Horizon
@@ -299,7 +298,10 @@ class Join(Node):
         )
 
     def going_on(self) -> str:
-        return GOING_ON
+        return (
+            "to exclude one that ends after `p`, use `p UNLESS (p PAR x) WITHIN q`; to exclude each, use a fluent; "
+            "see NOT in docs/language.md"
+        )
 
     def asked_first(self) -> bool:
         return self.policy != "recent"

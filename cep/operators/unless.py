@@ -30,12 +30,6 @@ if TYPE_CHECKING:
     from cep.plan.types import ColumnType, Inference
 
 
-GOING_ON = (
-    "to exclude one in progress, use `p UNLESS (p PAR x) WITHIN q`, for an instant DURING; see NOT in docs/language.md"
-)
-"""A hint for an error message. It says how to exclude an X that began before L ended and still continues."""
-
-
 @dataclass(frozen=True, slots=True)
 class Unless(Pattern):
     """`left UNLESS absent WITHIN duration`. `duration` is in microseconds."""
@@ -141,7 +135,10 @@ class Deadline(Node):
         )
 
     def going_on(self) -> str:
-        return GOING_ON
+        return (
+            "to exclude one in progress, use `p UNLESS (p PAR x) WITHIN q`, for an instant DURING; "
+            "see NOT in docs/language.md"
+        )
 
     def by_time(self) -> bool:
         return self.duration > 0
