@@ -22,7 +22,7 @@ from cep.core.time import Frontier
 from cep.operators.goals.arrival import as_set, by_arrival, first_of_equal
 from cep.operators.goals.contract import Arrays, Bools, Goal, Ints
 from cep.operators.goals.intrinsics import bare, inside
-from cep.operators.goals.keyed_rows import KEY, ROW, KeyedRows, changes_of, parts_of, signed, words_of
+from cep.operators.goals.keyed_rows import KEY, R_END, ROW, KeyedRows, changes_of, parts_of, signed, words_of
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.relational import Project
 
@@ -194,14 +194,17 @@ class SetReviser(KeyedReviser):
             self.rows.change(self._changes(table))
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
+        """See `Reviser`. Only rows that end at or before `since` can equal a stored row."""
         table = self.goal.every(inputs)
         if not rows(table):
             return Revised(table)
-        changes = self._changes(table)
-        keys, ends = instants(changes, changes[:0])
+        changes, ahead = self._changes(table), table[END] > since
+        late = changes[changes[:, ROW + R_END] <= since]
+        keys, ends = instants(late, late[:0])
         was = self._found(keys, ends)
         self.rows.change(changes)
-        return Revised(apart(was, self._found(keys, ends)))
+        revised = apart(was, self._found(keys, ends))
+        return Revised(concat([revised, first_of_equal(by_arrival(table.compress(ahead, axis=1)))]))
 
     def _changes(self, table: Table) -> Ints:
         slots = self.known.slots(table, self.columns, groups=True)
@@ -311,27 +314,31 @@ def apart(was: Table, now: Table) -> Table:
     if not rows(was) or not rows(now):
         return signed(was, now)
     was, now = contiguous(by_arrival(was)), contiguous(by_arrival(now))
+    goes, comes = differing(was, now)
+    return signed(was.compress(goes, axis=1), now.compress(comes, axis=1))
+
+
+def differing(was: Table, now: Table) -> tuple[Bools, Bools]:
+    """Return masks of the rows that only one of two tables contains. Both tables must be sorted by arrival."""
     if (masks := unmatched(was, now)) is not None:
-        return signed(was.compress(masks[0], axis=1), now.compress(masks[1], axis=1))
+        return masks
     words = [row for row in range(len(was)) if row != IDENTITY]
     kinds = KeySet(len(words))
     was_kinds, _ = kinds.insert(np.ascontiguousarray(was[words].T))
     other, _ = kinds.insert(np.ascontiguousarray(now[words].T))
     both = np.minimum(np.bincount(was_kinds, minlength=kinds.count), np.bincount(other, minlength=kinds.count))
-    return signed(_beyond(was, was_kinds, both), _beyond(now, other, both))
+    return _beyond(was_kinds, both), _beyond(other, both)
 
 
-def _beyond(table: Table, kinds: Ints, both: Ints) -> Table:
-    """Drop the first `both[kind]` rows of each kind from a table.
-
-    `kinds`: the kind of each row. Equal rows have the same kind.
-    """
+def _beyond(kinds: Ints, both: Ints) -> Bools:
+    """Return a mask of rows, without the first `both[kind]` rows of each kind. `kinds`: the kind of each row."""
     order = np.argsort(kinds, kind="stable")
     ordered = kinds[order]
     first = np.flatnonzero(np.diff(ordered, prepend=-1))
     rank = np.empty(len(kinds), np.int64)
     rank[order] = np.arange(len(kinds)) - np.repeat(first, np.diff(first, append=len(kinds)))
-    return table.compress(rank >= both[kinds], axis=1)
+    beyond: Bools = rank >= both[kinds]
+    return beyond
 
 
 def differing_keys(before: tuple[Ints, Ints], other: tuple[Ints, Ints], count: int) -> Bools:

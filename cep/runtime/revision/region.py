@@ -21,9 +21,9 @@ from cep.core.time import BEGINNING, Frontier
 from cep.core.values import Pool
 from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Arrays, Bools, Goal, Ints, KeyedRows, StateKeys
-from cep.operators.goals.keyed_rows import KEY, R_END, ROW, as_table, changes_of, words_of
+from cep.operators.goals.keyed_rows import KEY, R_END, ROW, TIMES, as_table, changes_of, words_of
 from cep.operators.goals.keyed_rows import KeyedRows as RowsByKey
-from cep.operators.goals.reviser import apart, concatenated, differing_keys
+from cep.operators.goals.reviser import apart, concatenated, differing, differing_keys
 from cep.plan.order import PlanUnit
 from cep.plan.plan import Plan
 from cep.runtime.keyed_stage import KeySide
@@ -377,6 +377,18 @@ class _Input:
         known = keys < len(self.rows.spans)
         return as_table(self.rows.ending(keys[known], after[known], until[known]))
 
+    def changed(self, changes: Ints, keys: Ints, after: Ints, until: Ints) -> tuple[Table, Table]:
+        """Apply changes. Return the rows as by `ending`, before and after the changes.
+
+        The rows are read once: with those that the changes add, and with those that they remove.
+        """
+        comes = changes[:, TIMES] > 0
+        coming, going = changes[comes], changes[~comes]
+        self.rows.change(coming)
+        both = self.ending(keys, after, until)
+        self.rows.change(going)
+        return minus(both, coming), minus(both, going)
+
 
 Tables = dict[PlanUnit, Table]
 """Rows, by the unit that outputs them."""
@@ -460,18 +472,16 @@ class Rerun(ABC):
     def _whole(self, changes: Sequence[Ints]) -> bool:
         return any(source.shared and len(change) for source, change in zip(self.inputs, changes, strict=True))
 
-    def _put(self, changes: Sequence[Ints], was: Sequence[Table], ranges: tuple[Ints, Ints, Ints]) -> list[Table]:
-        """Apply changes to the stored inputs. Return, for each input, the rows that lie in `ranges` after the changes.
+    def _put(
+        self, changes: Sequence[Ints], keys: Ints, after: Ints, until: Ints
+    ) -> tuple[Sequence[Table], Sequence[Table]]:
+        """Apply changes to the stored inputs. Return the rows of each input in some ranges, before and after this.
 
-        `was`: the rows in `ranges` before the changes. `ranges`: keys, and for each key two times. The rows end after
-        the first time and at or before the second one.
+        For each key, the rows end after the first time and at or before the second one.
         """
-        now = list(was)
-        for place, (region_input, change) in enumerate(zip(self.inputs, changes, strict=True)):
-            if len(change):
-                region_input.rows.change(change)
-                now[place] = region_input.ending(*ranges)
-        return now
+        pairs = zip(self.inputs, changes, strict=True)
+        was, now = zip(*(source.changed(change, keys, after, until) for source, change in pairs), strict=True)
+        return was, now
 
     def _run(self, states: States, inputs: Sequence[Table], frontier: Frontier) -> Tables:
         """Run the region from `states`, which it may overwrite. Return its output."""
@@ -532,23 +542,18 @@ class RerunFromStretches(Rerun):
             self.numbers.count,
         )
         old, new = list[Tables](), list[Tables]()
-        taken: list[Table] = []
-
-        def ranges(number: int, keys: Bools | None) -> tuple[Ints, Ints, Ints]:
-            every = np.arange(max(1, self.numbers.count)) if keys is None else np.flatnonzero(keys)
-            after, until = self.stretches[number].since, window.until(number)
-            return every, np.full(len(every), after), np.full(len(every), until)
+        now: Sequence[Table] = ()
 
         def run_as_before(number: int, keys: Bools | None, before: States) -> States:
-            nonlocal taken
-            taken = [region_input.ending(*ranges(number, keys)) for region_input in self.inputs]
-            until = frontier.until(window.until(number))
-            old.append(self._run(before, taken, until))
-            return copied(self._ended(until))
+            nonlocal now
+            every = np.arange(max(1, self.numbers.count)) if keys is None else np.flatnonzero(keys)
+            after, until = self.stretches[number].since, window.until(number)
+            mine = [change[place == number] for change, place in zip(changes, places, strict=True)]
+            was, now = self._put(mine, every, np.full(len(every), after), np.full(len(every), until))
+            old.append(self._run(before, was, frontier.until(until)))
+            return copied(self._ended(frontier.until(until)))
 
         def run(number: int, keys: Bools | None, before: States) -> States:
-            mine = [change[place == number] for change, place in zip(changes, places, strict=True)]
-            now = self._put(mine, taken, ranges(number, keys))
             until = frontier.until(window.until(number))
             new.append(self._run(copied(before), now, until))
             return self._ended(until)
@@ -595,10 +600,9 @@ class BoundedRerun(Rerun):
             count = max(1, self.numbers.count)
             keys, times = np.tile(np.arange(count), len(times)), np.repeat(times, count)
         ranges = _merged(keys, times - self.memory - 1, np.minimum(times + self.memory, frontier.watermark))
-        taken = [region_input.ending(*ranges) for region_input in self.inputs]
+        old_rows, new_rows = self._put(changes, *ranges)
         before = self._before(*ranges[:2], whole)
-        old = self._run(copied(before), taken, frontier)
-        new = self._run(before, self._put(changes, taken, ranges), frontier)
+        old, new = self._run(copied(before), old_rows, frontier), self._run(before, new_rows, frontier)
         recent = keys[times + self.memory >= frontier.watermark]
         if len(recent):
             now = self._ended(frontier)
@@ -636,6 +640,14 @@ class BoundedRerun(Rerun):
             self._run(self._before(every, after, True), taken, Frontier.at(time))
             (state,) = self._ended(Frontier.at(time))
             yield {name: array.copy() for name, array in state.items()}
+
+
+def minus(table: Table, changes: Ints) -> Table:
+    """Remove the rows of these changes from a table that is sorted by arrival."""
+    if not len(changes):
+        return table
+    others = as_table(np.repeat(changes[:, ROW:], np.abs(changes[:, TIMES]), axis=0))
+    return table.compress(differing(table, others)[0], axis=1)
 
 
 def rerun_of(plan: Plan, part: PartsTogether, live: LiveGoals, pool: Pool, stretches: Sequence[Stretch]) -> Rerun:

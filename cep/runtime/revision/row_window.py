@@ -121,9 +121,9 @@ class RowWindow:
         """
         parts = [empty(self.arguments)]
         if rows(table):
-            apart = _telling(words)
+            apart, buffers = _telling(words), _buffers(rows(table))
             for number in self._within(int(table[END, 0]), int(table[END, -1])):
-                places = self._same(number, table, apart)
+                places = _alike(self._run(number), table, apart, *buffers)
                 if len(places):
                     parts.append(self.runs[number][:, places])
         return np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
@@ -133,8 +133,9 @@ class RowWindow:
             return
         table = table.take(stable_order(table[END]), axis=1)
         words = _telling([row for row in range(len(table)) if row != IDENTITY])
+        buffers = _buffers(rows(table))
         for number in self._within(int(table[END, 0]), int(table[END, -1])):
-            places = self._same(number, table, words)
+            places = _alike(self._run(number), table, words, *buffers)
             if len(places):
                 stays = np.ones(rows(self.runs[number]), np.bool_)
                 stays[places] = False
@@ -168,15 +169,6 @@ class RowWindow:
 
     def _within(self, first: int, last: int) -> Iterator[int]:
         return (number for number, span in enumerate(self._spans) if span[0] <= last and span[1] >= first)
-
-    def _same(self, number: int, table: Table, words: Ints) -> Ints:
-        """Return the positions of those rows in the stored table `number` that equal a row of `table`. `words`: the
-        indexes of the matrix rows to compare."""
-        count = rows(table)
-        buckets = np.empty(capacity_for(count) if count > FEW else 1, np.int64)
-        room = np.empty(count, np.int64), np.empty((count, 1), np.int64)
-        alike: Ints = _alike(self._run(number), table, words, buckets, *room)
-        return alike
 
     def _run(self, number: int) -> Table:
         """Return the stored table `number`. If it is not sorted by end or not contiguous, sort and copy it first."""
@@ -234,6 +226,12 @@ def _alike(run, table, words, buckets, chained, places):  # type: ignore[no-unty
             place += 1
         i = until
     return places[:count, 0].copy()
+
+
+def _buffers(count: int) -> tuple[Ints, Ints, Ints]:
+    """Return buffers with which `_alike` finds rows of a table that has `count` rows."""
+    buckets = np.empty(capacity_for(count) if count > FEW else 1, np.int64)
+    return buckets, np.empty(count, np.int64), np.empty((count, 1), np.int64)
 
 
 @njit(_nrt=False)
