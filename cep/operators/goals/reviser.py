@@ -19,7 +19,7 @@ from cep.core.hashtable import KeySet
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, concat, contiguous, empty, rows
 from cep.core.stable_order import stable_order
 from cep.core.time import Frontier
-from cep.operators.goals.arrival import as_set, by_arrival, first_of_equal
+from cep.operators.goals.arrival import as_set, by_arrival
 from cep.operators.goals.contract import Arrays, Bools, Goal, Ints
 from cep.operators.goals.intrinsics import bare, inside
 from cep.operators.goals.keyed_rows import KEY, R_END, ROW, KeyedRows, changes_of, parts_of, signed, words_of
@@ -125,7 +125,7 @@ class InputReviser(LinearReviser):
     """
 
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
-        return Revised(signed(*(first_of_equal(by_arrival(table)) for table in parts_of(inputs[0]))))
+        return Revised(signed(*(as_set([table]) for table in parts_of(inputs[0]))))
 
 
 class KeyedReviser:
@@ -204,7 +204,7 @@ class SetReviser(KeyedReviser):
         was = self._found(keys, ends)
         self.rows.change(changes)
         revised = apart(was, self._found(keys, ends))
-        return Revised(concat([revised, first_of_equal(by_arrival(table.compress(ahead, axis=1)))]))
+        return Revised(concat([revised, as_set([table.compress(ahead, axis=1)])]))
 
     def _changes(self, table: Table) -> Ints:
         slots = self.known.slots(table, self.columns, groups=True)

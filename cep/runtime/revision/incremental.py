@@ -391,7 +391,7 @@ def _come(late: RowChanges | None, inputs: Table | None) -> Table:
     if late is None:
         assert inputs is not None, "something comes of it"
         return contiguous(inputs)
-    changes = signed(late.going, late.coming)
+    changes = signed(late.going, by_arrival(contiguous(late.coming)))
     return contiguous(changes) if inputs is None else np.concatenate([changes, inputs], axis=1)
 
 
