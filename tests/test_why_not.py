@@ -64,6 +64,16 @@ def test_the_nearest_attempt_gives_what_was_asked_for(nearest: Callable[..., str
     assert nearest(chain, "k(x, 9)", "08:00", a="00:00 05:00 07:00").endswith('but it derives k("x", 3)')
 
 
+@pytest.mark.parametrize(("window", "at"), [("LAST 3 EVENTS", "200000"), ("SESSION 3 d", "459200")])
+def test_a_window_without_a_length_is_looked_at_from_its_beginning(tmp_path: Path, window: str, at: str) -> None:
+    rules = f"event a(k: string) TIME t. e(K, N) <- a(K) AGGREGATE N = count() OVER {window} BY K WHERE N > 3."
+    written(tmp_path / "n.cep", rules)
+    written(tmp_path / "a.csv", "t,k\n1,k\n2,k\n200000,k\n")
+    with chdir(tmp_path):
+        result = CliRunner().invoke(app, ["explain", "n.cep", "-i", "a=a.csv", "--not", "e(k, 4)", "--at", at])
+    assert "N > 3:  3 > 3" in result.output
+
+
 @pytest.mark.parametrize(
     ("rule", "at", "a", "b", "answer"),
     [

@@ -19,6 +19,7 @@ from cep.explain.occurrences import Memory, Occurrence, same
 from cep.explain.question import BEGINNING, EventQuestion
 from cep.explain.refusal import Refusal, fixed_of
 from cep.plan.algebra import Rule
+from cep.plan.node import Meeting
 from cep.plan.pattern import Pattern, patterns
 from cep.rules.terms import PolicyChoice, Variable, expression_variables
 
@@ -54,7 +55,7 @@ Back = int | tuple[int, ...] | None
 """How far back from the requested time occurrences are considered, in microseconds.
 
 A tuple has one value for each depth of the explanation. None means one day, or the longest duration in the rule if that
-is longer than one day.
+is longer than one day. If the rule has windows without a fixed length, None means no limit.
 """
 
 
@@ -165,9 +166,18 @@ class _Refusing:
             return BEGINNING
         if isinstance(self.back, tuple) and 0 <= depth < len(self.back):
             return wanted.since - self.back[depth]
+        if self.back is None and self.grows(rule):
+            return BEGINNING
         lengths = [part.within or 0 for part in patterns(rule.body)]
         lengths += [part.properties().duration or 0 for part in patterns(rule.body)]
         return wanted.since - (self.back if isinstance(self.back, int) else max(DAY, *lengths))
+
+    def grows(self, rule: Rule) -> bool:
+        """Return True if a result of the rule may depend on all earlier occurrences of a group, as `LAST 3 EVENTS`."""
+        plan = self.memory.engine.plan
+        number = plan.rules.rules.index(rule)
+        nodes = (node for node, users in zip(plan.nodes, plan.users, strict=True) if number in users)
+        return any(node.properties().meeting is Meeting.GROUPS and node.window() is None for node in nodes)
 
 
 def _twice(pattern: Pattern) -> tuple[tuple[int, int], ...]:
