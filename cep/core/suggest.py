@@ -20,6 +20,11 @@ LONGEST = 100
 """The maximum length of a compared word. Comparisons take quadratic time."""
 
 
+def lower_case(name: str) -> str:
+    """Return a name that begins with a lower-case letter, for an author who wrote `Fire` or `FIRE`."""
+    return name.lower() if name.isupper() else name[:1].lower() + name[1:]
+
+
 def nearest(word: str, words: Iterable[str], alike: float = ALIKE) -> str | None:
     """Return the most similar of `words`, ignoring case, or None if none is similar. A single letter is similar only to
     itself."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NoReturn, ParamSpec, TypeVar
 
 from cep.core.errors import CepError, Source, Span
-from cep.core.suggest import did_you_mean
+from cep.core.suggest import did_you_mean, lower_case
 from cep.language.syntax import messages
 from cep.language.syntax.tokens import Token, line_starts, tokenise
 from cep.rules.expressions.spelling import CLOCK, joined
@@ -207,8 +207,8 @@ class Cursor:
         if token.kind == "name" and token.key not in RESERVED and token.key not in STATEMENT_WORDS:
             return self.advance()
         if token.kind == "variable" and token.key not in RESERVED:
-            lower = token.text.lstrip("_")
-            self.fail(expected, f"{messages.CASE}: `{lower[:1].lower()}{lower[1:]}`" if lower else messages.CASE)
+            lower = lower_case(token.text.lstrip("_"))
+            self.fail(expected, f"{messages.CASE}: `{lower}`" if lower else messages.CASE)
         if token.kind == "name":
             self.stop(f"`{token.text}` is a keyword, not a name", f"another name is free: `{token.text}_seen`")
         self.fail(expected, hint)

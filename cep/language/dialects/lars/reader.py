@@ -20,7 +20,7 @@ from itertools import count
 from cep.core.errors import CepError, CepErrors, Mistakes, Source
 from cep.core.literals import SECOND
 from cep.core.prefixes import prefixes_of
-from cep.core.suggest import SURE, nearest
+from cep.core.suggest import SURE, lower_case, nearest
 from cep.language.dialects.lars.ast import (
     AT,
     EVERY,
@@ -213,8 +213,7 @@ def tick_of(cursor: LarsCursor) -> Expression:
 def atom(cursor: LarsCursor, hint: str = ATOM) -> LarsAtom:
     first = cursor.token
     if first.kind == "variable":
-        name = first.text.lstrip("_")
-        small = f"{name[:1].lower()}{name[1:]}" or "a"
+        small = lower_case(first.text.lstrip("_")) or "a"
         cursor.fail("an atom", f"predicates begin with a lower-case letter: `{small}`")
     if first.kind != "name" or first.text == "not":
         cursor.fail("an atom", hint)

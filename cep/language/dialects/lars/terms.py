@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from cep.core.literals import read_number, read_string, read_time
 from cep.core.prefixes import namespace
+from cep.core.suggest import lower_case
 from cep.events import Iri
 from cep.language.dialects.lars.tokens import LarsCursor, LarsToken
 from cep.rules.terms import DIVIDED, Call, Constant, Expression, Variable
@@ -93,7 +94,7 @@ def operand(cursor: LarsCursor) -> Expression:
     if token.kind == "variable":
         if cursor.sees("("):
             cursor.fail("an operator or the end of the value", f"predicates begin with a lower-case letter: "
-                        f"`{token.text[0].lower()}{token.text[1:]}(..)`")  # fmt: skip
+                        f"`{lower_case(token.text)}(..)`")  # fmt: skip
         return Variable("_" if token.text == "_" else token.text, cursor.span(token))
     if token.kind == "name" and cursor.sees("("):
         cursor.stop(f"`{token.text}(..)` is not a value", FUNCTION, cursor.place(token.start, token.end))
