@@ -380,14 +380,16 @@ class _Input:
     def changed(self, changes: Ints, keys: Ints, after: Ints, until: Ints) -> tuple[Table, Table]:
         """Apply changes. Return the rows as by `ending`, before and after the changes.
 
-        The rows are read once: with those that the changes add, and with those that they remove.
+        They are read once, unless the changes add and remove rows.
         """
         comes = changes[:, TIMES] > 0
-        coming, going = changes[comes], changes[~comes]
-        self.rows.change(coming)
-        both = self.ending(keys, after, until)
-        self.rows.change(going)
-        return minus(both, coming), minus(both, going)
+        if comes.all():
+            self.rows.change(changes)
+            now = self.ending(keys, after, until)
+            return minus(now, changes), now
+        was = self.ending(keys, after, until)
+        self.rows.change(changes)
+        return was, self.ending(keys, after, until) if comes.any() else minus(was, changes)
 
 
 Tables = dict[PlanUnit, Table]
