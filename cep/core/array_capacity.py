@@ -19,8 +19,7 @@ SPARE = 0 if CHECKED else 2
 
 
 MANY = 4_000
-"""The number of rows from which arrays also get spare capacity (an eighth) in the checked run. Smaller arrays get none
-there."""
+"""The number of rows from which on arrays get spare capacity (an eighth) even in the checked run."""
 
 
 def roomy(needed: int, likely: int) -> int:

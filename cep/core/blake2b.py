@@ -55,8 +55,8 @@ _NONE, _ALL = np.uint64(0), np.uint64(2**64 - 1)
 def _compress(typing_context: Any, lanes: Any) -> Any:
     """Define the intrinsic that hashes one block of each message. Its argument is the matrix of lanes.
 
-    The names are those of the RFC. It consists of LLVM instructions because numba does not vectorize a loop over lanes
-    whose words depend on the order of the round.
+    The names are those of the RFC. The intrinsic consists of LLVM instructions, because numba would not use vector
+    instructions here.
     """
     from llvmlite import ir
     from numba.core import types

@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 MISSING = -(2**63)
 NAN = 0x7FF8000000000000  # the bits of a missing float; as an int, they equal no key either
 AHEAD = 24
-"""How many rows ahead of their processing index slots are prefetched. Keys are prefetched half as many rows ahead."""
+"""The number of rows by which prefetching of index slots is ahead of processing. For keys, it is half as many."""
 CACHED = 1 << 14
 """The maximum number of slots of an index that fits in the processor's cache, so that nothing is prefetched."""
 FEW = 1 << 10
@@ -39,8 +39,8 @@ class KeySet:
     - `table`: the rows, of which the first `count` are in use. A row is never removed, and its id never changes.
     - `index`: row ids by hash, -1 in free slots. Its size is a power of two, and at most half of its slots are used.
 
-    A key of one word is stored in the slot of its lowest bits if that slot is free, otherwise by its hash. Most such
-    keys are close numbers or codes, which do not collide.
+    A key of one word is stored in the slot that its lowest bits select or, if that slot is used, by its hash. Most such
+    keys are consecutive numbers or codes, which do not collide.
     """
 
     __slots__ = ("_places", "count", "index", "table")
@@ -82,8 +82,7 @@ class KeySet:
         self.index = reindex(table, count if table.shape[1] else 0, capacity_for(count))
 
     def insert(self, keys: Ints) -> tuple[Ints, Ints]:
-        """Insert each row of `keys` (shape (n, width)). Return the ids of all rows, and the positions of the new
-        rows."""
+        """Insert each row of `keys` (shape (n, width)). Return the ids of all rows, and the positions of new rows."""
         assert keys.ndim == 2 and keys.shape[1] == self.width, "a key has the width of its set"
         ids: Ints = np.empty(len(keys), dtype=np.int64)
         fresh: Ints = np.empty(len(keys), dtype=np.int64)
@@ -182,7 +181,7 @@ def _reindex(keys, count, index):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def ids_of_one(words, index, table, count, done, insert, joins, ids, fresh):  # type: ignore[no-untyped-def]
-    """Do the same as `ids_of`, but faster, for keys of one word. Most keys have one word."""
+    """Do the same as `ids_of` for keys of one word, but faster."""
     n = ids.shape[0]
     known = count
     listed = fresh.shape[0] > 0
@@ -320,8 +319,8 @@ def id_of(key, index, table):  # type: ignore[no-untyped-def]
 
 @njit(_nrt=False)
 def id_of_two(first, second, index, table, count):  # type: ignore[no-untyped-def]
-    """Return the id of a key of two words, which are in the first two columns of `table`. A missing word counts like
-    any other word.
+    """Return the id of the key that consists of the words `first` and `second`: the row of `table` whose first two
+    columns contain these words. A missing word counts like any other word.
 
     A new key becomes row `count`. `table` and `index` must have room for it, and the caller must increment the count.
     """

@@ -33,8 +33,7 @@ of floats. TEXT: texts.
 For each kind except WHOLE, one number means a missing value.
 """
 NONE = -1
-"""The number that means a missing value in columns of floats and texts. No finite float has these bits, and no text has
-this offset."""
+"""The number that means a missing float or text. No finite float has these bits, and no text has this offset."""
 AROUND = 4
 """The maximum number of letters that are written around a value: comma, space and two quotes."""
 

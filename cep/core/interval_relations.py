@@ -96,8 +96,7 @@ class IntervalRelation:
         return (0,) if self.implies(before(D, B)) else (0, 1)
 
     def ends_together(self, *known: Bound) -> bool:
-        """Return True if both sides end at the same instant in each pair that satisfies the relation and the bounds
-        `known`."""
+        """Return True if both sides end at the same instant in each pair that satisfies the relation and `known`."""
         return self.implies(at_once(B, D), *known)
 
     @property
@@ -149,8 +148,7 @@ class IntervalRelation:
 
 @cache
 def _spread(bounds: tuple[Bound, ...], earlier: int, later: int) -> tuple[int, int]:
-    """Return the least and the greatest `later - earlier` that all bounds permit. Return (1, 0) if the bounds
-    contradict each other.
+    """Return the least and the greatest `later - earlier` that all bounds permit. Return (1, 0) if there is none.
 
     No interval ends before it starts. Source of the algorithm: Floyd, Warshall (1962).
     """

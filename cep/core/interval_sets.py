@@ -18,8 +18,7 @@ from cep.core.kernels import njit
 from cep.core.time import FARTHEST
 
 INFINITE = 2**62 + 1
-"""The code of an infinite end. It is odd, because an infinite end is open. Sums of finite codes and displacements are
-far smaller."""
+"""The code of an infinite end. It is odd, because an infinite end is open. Sums of finite codes are far smaller."""
 NOWHERE = INFINITE + 1
 """A code beyond every end. No interval starts at NOWHERE or ends at -NOWHERE."""
 FAR = 2 * FARTHEST
@@ -65,8 +64,7 @@ def reach(low: int, high: int | None = None, bounds: str = "[]") -> Reach:
 
 
 def code(time: int, closed: bool, end: bool) -> int:
-    """Return the code of a finite end. `time`: the time in microseconds. `end`: True for the end, False for the
-    start."""
+    """Return the code of a finite end. `time`: the time in microseconds. `end`: False for a start."""
     return 2 * time + (0 if closed else -1 if end else 1)
 
 
@@ -130,15 +128,15 @@ def until(left: Intervals, right: Intervals, by: Reach) -> Intervals:
 
 
 def lasting(held: Intervals, least: int, strictly: bool = False) -> Intervals:
-    """Return the maximal intervals that last at least `least` microseconds. `strictly`: they must last longer than
-    that."""
+    """Return the maximal intervals that last at least `least` microseconds. `strictly`: True to leave out intervals
+    that last exactly `least`."""
     infinite = (held.start == -INFINITE) | (held.end == INFINITE)
     some = infinite | (((held.end + 1) >> 1) - (held.start >> 1) >= least + int(strictly))
     return Intervals(held.key[some], held.start[some], held.end[some])
 
 
 def _turned(held: Intervals) -> Intervals:
-    """Reverse the direction of time. Reversing it twice returns the original."""
+    """Return the intervals in the opposite direction of time."""
     return Intervals(~held.key[::-1], -held.end[::-1], -held.start[::-1])
 
 
@@ -192,8 +190,7 @@ def eroded_end(end, low):  # type: ignore[no-untyped-def]
 
 @njit()
 def _coalesced(key, start, end):  # type: ignore[no-untyped-def]
-    """Merge overlapping and touching intervals, which are sorted by key and start. The number of intervals does not
-    grow."""
+    """Merge overlapping and touching intervals, which are sorted by key and start. Their number does not grow."""
     keys, starts, ends = np.empty_like(key), np.empty_like(start), np.empty_like(end)
     count = 0
     for i in range(len(key)):
@@ -274,10 +271,7 @@ def _intersection(key, start, end, other_key, other_start, other_end):  # type: 
 
 @njit()
 def _difference(key, start, end, other_key, other_start, other_end):  # type: ignore[no-untyped-def]
-    """Return the first set without the second set. The result has at most as many rows as both sets together.
-
-    The reason is that each result row ends where a row of the second set begins, or where a row of the first set ends.
-    """
+    """Return the first set without the second set. The result has at most as many rows as both sets together."""
     n, m = len(key), len(other_key)
     keys, starts, ends = np.empty(n + m, np.int64), np.empty(n + m, np.int64), np.empty(n + m, np.int64)
     j = count = 0
@@ -305,7 +299,7 @@ def _stretches(key, start, end, other_key, other_start, other_end, low, high):  
     between `low` and `high`. The left set has held ever since.
 
     The right set may have held at the ends of a left interval. The result has at most as many rows as the right set,
-    plus twice as many as the left set. The reason is that the ranges of two left rows share at most one point.
+    plus twice as many as the left set.
     """
     n, m = len(key), len(other_key)
     room = 2 * n + m

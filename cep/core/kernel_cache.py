@@ -1,5 +1,4 @@
-"""Loading of compiled kernels from the package or from a cache. numba compiles all other kernels, and the cache stores
-them.
+"""Loading of compiled kernels from the package or from a cache. numba compiles all others, and the cache stores them.
 
 **The package** contains kernels for some families of processors (`TARGETS`). A wheel contains them, or `make run`
 creates them (`build_kernels.py`). A process uses the best family that its processor supports.

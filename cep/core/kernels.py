@@ -67,8 +67,7 @@ class Intrinsic:
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that turns a function into a kernel. `options`: those of `numba.njit`. The kernel is always
-    cached.
+    """Return a decorator that turns a function into a kernel. `options`: those of `numba.njit`. Kernels are cached.
 
     If a kernel calls another one with a constant, it uses the code that is compiled for the constant's type.
     """

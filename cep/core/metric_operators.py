@@ -54,8 +54,7 @@ class TemporalOperator:
 
     @property
     def throughout(self) -> bool:
-        """True if the operator requires that a tuple of the operand holds at several times. The operand must then keep
-        all its variables."""
+        """True if a tuple of the operand must hold at several times. The operand must then keep all its variables."""
         return self.kernel in (ERODE, LAST)
 
     @property

@@ -12,8 +12,7 @@ from cep.core.kernels import Intrinsic
 
 
 def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:
-    """Define the intrinsic that loads row `row` of a matrix into the processor's cache. It changes nothing, and any row
-    number is safe."""
+    """Define the intrinsic that loads row `row` of a matrix into the processor's cache. Any row number is safe."""
     from llvmlite import ir
     from numba.core import cgutils, imputils, types
     from numba.np import arrayobj

@@ -34,8 +34,7 @@ def private_file(path: Path | str) -> None:
 
 
 def others_may_write(folder: Path, trusted: int = 0) -> bool:
-    """Return True if others may change or replace the contents of a folder: anyone except this user, root and
-    `trusted`.
+    """Return True if others than this user, root and `trusted` may change or replace the contents of a folder.
 
     `trusted`: the id of another user. A group that has the user's name and no other member counts as the user. Raises
     OSError if the folder cannot be inspected.

@@ -1,5 +1,4 @@
-"""Occurrences as columns. One int64 matrix holds a table of occurrences, and each matrix row is one column of the
-table.
+"""Occurrences as columns. An int64 matrix holds a table of occurrences. Each matrix row is one column of the table.
 
 `table[START]` and `table[END]` are in microseconds. `table[ORDER]` is the order of arrival. `table[IDENTITY]` is the
 handle for lineage in this engine (docs/decisions/2026-11-22-handles.md), or 0 without lineage. From `FIRST` on, there
@@ -70,8 +69,7 @@ def bits(values: Column) -> NDArray[np.int64]:
 
 
 def contiguous(table: Table) -> Table:
-    """Return the table, or a copy if it is a slice of another one. Kernels are compiled for contiguous matrices
-    only."""
+    """Return the table, or a copy if it is a slice of another one. Kernels only accept contiguous matrices."""
     return np.ascontiguousarray(table)
 
 

@@ -63,8 +63,7 @@ def did_you_mean(word: str, words: Iterable[str]) -> str | None:
 
 
 def astray(path: Path) -> str | None:
-    """Explain why a symbolic link is broken: it refers to itself, or its target is missing. Returns None if the path is
-    not a broken link."""
+    """Explain why a symbolic link is broken: a link to itself, or a missing target. Returns None for any other path."""
     if not os.path.islink(path):
         return None
     try:
@@ -92,8 +91,7 @@ def missing(path: Path) -> str | None:
 
 
 def beside(path: Path) -> Path | None:
-    """Return the file whose name is most similar to that of a missing file, in the same folder. Returns None if no name
-    is similar."""
+    """Return the file in a missing file's folder that has the most similar name, or None if no name is similar."""
     names = sorted(file.name for file in path.parent.iterdir()) if path.parent.is_dir() else []
     near = nearest(path.name, (name for name in names if name != path.name))
     return None if near is None else path.with_name(near)

@@ -11,8 +11,7 @@ from cep.rules.terms import Comparison, Condition, rename_expression
 
 ORDERS = ("<", "<=", ">", ">=")
 MOST_ORDERS = 4
-"""The maximum number of inequalities that the search for partners uses. All further inequalities are tested on each
-pair."""
+"""The maximum number of inequalities that the search for partners uses. All others are tested on each pair."""
 SORTED = ("int", "float", *TICKS)
 """Types whose values have the same order as their bits."""
 

@@ -279,8 +279,7 @@ def merged_identical(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def stacked(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Concatenate tables that have the same columns. A column that has several types becomes a column of Python
-    objects."""
+    """Concatenate tables that have the same columns. A column with several types becomes one of Python objects."""
     if len({tuple(part.dtypes) for part in parts}) == 1:
         return pl.concat(parts)
     columns = []

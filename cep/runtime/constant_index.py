@@ -54,7 +54,8 @@ class ConstantIndex:
         return int(self._repeat(contiguous(table), np.empty((len(table) + 1, 0), np.int64)))
 
     def repeated(self, table: Table) -> Table:
-        """Return each row once for each reader that it concerns, with the reader's number in one more matrix row."""
+        """Return each row once for each reader whose condition it satisfies. An additional matrix row contains the
+        reader's number."""
         table = contiguous(table)
         wider = np.empty((len(table) + 1, self.count(table)), np.int64)
         if rows(wider):
@@ -165,7 +166,8 @@ def _concerned(table, row, mask, least, greatest, ranks, highs, parts):  # type:
 
 @njit()
 def _repeated(table, row, mask, least, greatest, ranks, highs, parts, readers, wider):  # type: ignore[no-untyped-def]
-    """Write each row once for each reader that it concerns, with the reader's number, as far as `wider` has room.
+    """Write each row once for each reader whose condition it satisfies, with the reader's number, as far as `wider` has
+    room.
 
     Return the number of rows that need room. The arguments are those of `_concerned`.
     """
@@ -196,8 +198,7 @@ def _repeated(table, row, mask, least, greatest, ranks, highs, parts, readers, w
 
 @njit(inline="always")
 def _reached(ranks, first, stop, key):  # type: ignore[no-untyped-def]
-    """Search the positions from `first` to `stop`. Return the position after the last reader whose rank is at most
-    `key`."""
+    """Return the position, from `first` to `stop`, after the last reader whose rank is at most `key`."""
     while first < stop:
         middle = (first + stop) // 2
         if ranks[middle] <= key:

@@ -1,8 +1,8 @@
 """The progress of time, and the lateness of rows, if each key has its own clock (`lateness_by`).
 
 The current time is a time that at least two keys have reached, so a single wrong clock cannot advance it. If only the
-key with the latest clock sends records, it advances the current time by its own clock, by at most APART per record. So
-deadlines pass even if all other keys are silent.
+key with the latest clock sends records, the current time advances by as much as this clock, by at most APART per
+record. So deadlines pass even if all other keys are silent.
 
 The watermark is the time of the slowest key. Keys that are more than APART behind the current time are ignored: they
 are silent, or their clock is wrong. See docs/decisions/2026-11-28-lateness-by-key.md.

@@ -277,7 +277,6 @@ def gather(before: Callable[[int], Bucket | None], of: int, into: Bucket, number
 
 
 def redeal(before: Sequence[Bucket], after: Sequence[Bucket]) -> None:
-    """Move the state of all partitions of a stage to new engines. The number of new engines may differ from the number
-    of old ones."""
+    """Move the state of all partitions of a stage to new engines, whose number may differ from that of the old ones."""
     for number, bucket in enumerate(after):
         gather(before.__getitem__, len(before), bucket, number, len(after))

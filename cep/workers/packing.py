@@ -45,8 +45,7 @@ class TakenNumbers:
 
 @dataclass(frozen=True, slots=True)
 class TakenTexts:
-    """The bytes of the texts at some rows of a column. Text i ends at stops[i + 1]. `nbytes`: the total size of these
-    texts."""
+    """The bytes of the texts at some rows of a column. Text i ends at stops[i + 1]. `nbytes`: their total size."""
 
     stops: Ints
     data: Bytes

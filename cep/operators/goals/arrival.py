@@ -22,11 +22,8 @@ merging."""
 
 @bare
 def _disorder(table):  # type: ignore[no-untyped-def]
-    """Return how much of a table is out of order.
-
-    0: nothing. 1: only rows that have the same end. 2: also rows that have different ends. The loop has no branches,
-    because the processor would mispredict half of them.
-    """
+    """Return how much of a table is out of order: 0 for nothing, 1 if only rows with the same end are, 2 if rows with
+    different ends are, too."""
     end, start, order = table[END, :-1], table[START, :-1], table[ORDER, :-1]
     next_end, next_start, next_order = table[END, 1:], table[START, 1:], table[ORDER, 1:]
     back, inside = 0, 0
@@ -88,9 +85,9 @@ def _merge_runs(table, permutation, merged, bounds, first, last):  # type: ignor
 
 @njit()
 def _sort_instants(table):  # type: ignore[no-untyped-def]
-    """Return a stable permutation that sorts each run of equal ends by (start, order).
+    """Return a stable permutation that sorts each run of equal ends by (start, order), and True.
 
-    Also return False if a run is too long to be sorted here; the caller must sort it.
+    If a run is too long to be sorted here, return False instead of True. The caller must then sort it.
     """
     n = table.shape[1]
     permutation, merged, bounds = np.arange(n), np.empty(n, np.int64), np.empty(MANY, np.int64)
@@ -178,7 +175,8 @@ def order_of_arrival(table: Table) -> NDArray[np.int64]:
 
 
 def _in_instants(table: Table) -> NDArray[np.int64]:
-    """Return the stable permutation that sorts the rows of each end. The table must be sorted by end."""
+    """Return the stable permutation that sorts the rows of equal end by (start, order). The table must be sorted by
+    end."""
     permutation, short = _sort_instants(table)
     return permutation if short else _by_words(table, ranks(table[END]))
 
@@ -239,7 +237,7 @@ def _counted(table, since, numbers):  # type: ignore[no-untyped-def]
 
 @bare
 def _plain(table):  # type: ignore[no-untyped-def]
-    """Return True if the table is sorted by arrival, and a quick check rules out duplicates."""
+    """Return True if the table is sorted by arrival, and a quick check shows that no two rows are equal."""
     for i in range(1, table.shape[1]):
         if table[END, i] != table[END, i - 1]:
             if table[END, i] < table[END, i - 1]:
@@ -286,8 +284,7 @@ def first_places(table: Table, numbered: bool) -> NDArray[np.int64]:
 
 
 def equal_before(table: Table) -> NDArray[np.int64] | None:
-    """Return, for each row of a sorted table, the number of equal rows before it. Returns None if all rows are
-    distinct.
+    """Return, for each row of a sorted table, the number of equal rows before it. Returns None if all are distinct.
 
     Two rows are equal if their intervals and their arguments are equal.
     """

@@ -67,8 +67,7 @@ class InRounds(ABC):
         raise AssertionError("its node does not settle")
 
     def next_change(self) -> int:
-        """Return the next time code at which the passing of time or a change of the knowledge changes the goal's
-        results.
+        """Return the next time code at which time alone or a change of the knowledge changes the goal's results.
 
         Returns INFINITE if there is no such time code.
         """

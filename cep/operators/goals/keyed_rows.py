@@ -29,7 +29,7 @@ R_END, R_START, R_ORDER, R_REST = range(4)
 """The first words of a row that is an occurrence. The end, the start and the order number determine the order of
 rows."""
 LEAST = 256
-"""The minimum number of new rows before all keys are searched for rows that have left the window."""
+"""The number of new rows after which all keys are searched again for rows that have left the window."""
 LEAST_TIMES, MOST_TIMES = 1.25, 4.0
 """The least and the greatest factor by which the room of a key may exceed its number of rows."""
 
@@ -291,8 +291,7 @@ def _short(rows, spans, changes, short):  # type: ignore[no-untyped-def]
 
 @bare
 def _still_short(spans, short, count):  # type: ignore[no-untyped-def]
-    """Reduce `short` to the keys that are still almost full after old rows have been dropped. Return the number of
-    these keys."""
+    """Reduce `short` to the keys that are still almost full after old rows have been dropped. Return their number."""
     left = 0
     for i in range(count):
         if 8 * (spans[short[i, 0], COUNT] + short[i, 1]) > 7 * spans[short[i, 0], ROOM]:
@@ -321,8 +320,7 @@ class KeyedRows:
         self.length, self.latest = 0, self.floor
         """The length of the window in microseconds, and the latest end of any row so far."""
         self.come = self.stayed = 0
-        """The number of changes since all keys were last searched for old rows, and the number of rows that remained
-        then."""
+        """The number of changes since all keys were last searched for old rows, and how many rows remained then."""
 
     def know(self, keys: int) -> None:
         """Make room for keys with numbers below `keys`."""
@@ -449,7 +447,7 @@ NONE = -1
 SHORT = 64
 """The maximum number of changes of a key that are sorted by insertion."""
 SPREAD = 8
-"""The number of known keys per change above which changes are sorted without a scan of all keys."""
+"""The minimum number of known keys per change for which changes are sorted without a scan of all keys."""
 
 
 @bare
@@ -474,7 +472,7 @@ def collected(table, slots, words, changes):  # type: ignore[no-untyped-def]
 def _by_key(changes, begins, sorted_changes):  # type: ignore[no-untyped-def]
     """Sort changes by key, stably, into `sorted_changes`.
 
-    `begins`: a buffer of zeros. It has one more number than there are keys.
+    `begins`: a buffer of zeros, one for each key and one more.
     """
     for i in range(changes.shape[0]):
         begins[changes[i, KEY] + 1] += 1

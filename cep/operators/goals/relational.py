@@ -353,9 +353,9 @@ class Project(Memoryless, InFamily):
     def as_set(self, tables: Sequence[Table]) -> Table:
         """Merge tables into a set. Of occurrences that are equal and have the same number, the first to arrive is kept.
 
-        If several of them arrive at the same position, the one whose input records arrived first is kept. If several of
-        these come from the same records, it gets the constituents of all of them. The lineage then does not depend on
-        the order in which goals output these occurrences, which is different in buckets.
+        If several of them arrive at the same position, the one whose input records arrived first is kept. If several
+        come from these records, the kept occurrence gets the constituents of all of them. The lineage then does not
+        depend on the order in which goals output these occurrences, which is different in buckets.
         """
         if self.lineage is None:
             return as_set(tables, self.own is not Own.SET)

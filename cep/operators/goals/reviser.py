@@ -63,8 +63,8 @@ class Reviser(Protocol):
     def revise(self, inputs: Sequence[Table], goal: Goal, since: int, frontier: Frontier) -> Revised:
         """Return the changes of the output that follow from changes of the inputs, up to a frontier.
 
-        `since`: the time that the goal had reached before. Afterwards the goal's state is current for every key that
-        has changes. For all other keys, the goal itself processes the progress of time.
+        `since`: the time that the goal had reached before. Afterwards the goal's state is up to date for every key that
+        has changes. For all other keys, the goal's own `step` must still advance it.
         """
         ...
 
@@ -331,7 +331,7 @@ def differing(was: Table, now: Table) -> tuple[Bools, Bools]:
 
 
 def _beyond(kinds: Ints, both: Ints) -> Bools:
-    """Return a mask of rows, without the first `both[kind]` rows of each kind. `kinds`: the kind of each row."""
+    """Return a mask that is False for the first `both[kind]` rows of each kind. `kinds`: the kind of each row."""
     order = np.argsort(kinds, kind="stable")
     ordered = kinds[order]
     first = np.flatnonzero(np.diff(ordered, prepend=-1))

@@ -275,8 +275,7 @@ class DeclaredState(TakenBack):
         return numbers
 
     def keys_by_row(self, name: str, state: Arrays, keys: StateKeys) -> Ints:
-        """Return the number of the key of each row, for a table that declares `keyed`; -1 if the row belongs to every
-        key."""
+        """Return the key number of each row, for a table that declares `keyed`; -1 if the row belongs to every key."""
         numbers = np.full(len(state[name]), -1, np.int64)
         for mine, keyed, columns in self._key_columns(name, state, keys):
             if columns is not None:

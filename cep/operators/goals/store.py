@@ -79,7 +79,7 @@ def _chained(hot, chains, slots, rows):  # type: ignore[no-untyped-def]
 
 
 def kept(hot: Ints, cold: Ints, keep: Ints) -> tuple[Ints, Ints, int]:
-    """Return a store that has only the rows `keep`, and their number."""
+    """Return a store that has only the rows `keep`, as its two arrays and the number of rows."""
     return compacted(hot, keep), compacted(cold, keep), len(keep)
 
 
@@ -279,7 +279,7 @@ def known(store, cold, chains, slot, table, i, width):  # type: ignore[no-untype
 
 @inside
 def feed(waiting, count, arrival, start, order, arguments, width):  # type: ignore[no-untyped-def]
-    """Add a derived occurrence as a left side of its own rule, at row `count` of the store.
+    """Add an occurrence that a recursive rule has derived, as a left side of this rule, at row `count` of the store.
 
     Return False if the store has an identical occurrence that arrived earlier. If an identical occurrence arrived
     later, it has not been paired yet, and is replaced.
@@ -340,7 +340,7 @@ def rows_table(store, cold, index, width):  # type: ignore[no-untyped-def]
 def live(hot, cold, count, within, reach_left, reach_right, watermark):  # type: ignore[no-untyped-def]
     """Return the stored rows that may be needed after `watermark`.
 
-    They began less than `within` before the watermark, and ended less than their side's reach before it.
+    These rows began less than `within` before the watermark, and ended less than their side's reach before it.
     """
     keep = np.empty(count, np.int64)
     n = 0
@@ -389,7 +389,7 @@ def _renumbered(cold, count, keys, slots):  # type: ignore[no-untyped-def]
 @bare
 def tidied(hot, cold, chains, count, within, reach_left, reach_right, watermark, in_order):  # type: ignore[no-untyped-def]
     """Drop the rows that are not needed after the watermark (`live`), and rebuild the chains. Return the number of
-    rows."""
+    remaining rows."""
     for slot in range(chains.shape[0]):
         for cell in range(chains.shape[1]):
             chains[slot, cell] = -1
@@ -449,8 +449,7 @@ ABSENT = 2
 def stored(
     hot: str, width: int, codes: Sequence[Sequence[int]], key: Sequence[int], least: int, other: str | None = None
 ) -> dict[str, StateTable]:
-    """Declare the state tables of a store: times of rows (`hot`), their other parts (`cold`), and the keys that rows
-    refer to.
+    """Declare the state tables of a store: times of rows (`hot`), their other parts (`cold`), and their keys.
 
     - `width`: the number of arguments of a row.
     - `codes`: for each side, the arguments that are pool codes.

@@ -98,8 +98,7 @@ def coerced(typed: Typed, type: str) -> Typed | None:
 
 
 def to_float(typed: Typed) -> Typed:
-    """Convert a number to float. A constant integer that is not equal to any float is converted only when the program
-    runs."""
+    """Convert a number to float. A constant int that no float equals is converted only when the program runs."""
     if typed.type == "float":
         return typed
     if isinstance(typed, TypedConstant) and not isinstance(typed.value, str | bool):

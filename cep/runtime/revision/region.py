@@ -378,9 +378,9 @@ class _Input:
         return as_table(self.rows.ending(keys[known], after[known], until[known]))
 
     def changed(self, changes: Ints, keys: Ints, after: Ints, until: Ints) -> tuple[Table, Table]:
-        """Apply changes. Return the rows as by `ending`, before and after the changes.
+        """Apply changes. Return the rows that `ending` returned before the changes, and those that it returns now.
 
-        They are read once, unless the changes add and remove rows.
+        Rows are read once, or twice if the changes both add and remove rows.
         """
         comes = changes[:, TIMES] > 0
         if comes.all():
@@ -477,10 +477,8 @@ class Rerun(ABC):
     def _put(
         self, changes: Sequence[Ints], keys: Ints, after: Ints, until: Ints
     ) -> tuple[Sequence[Table], Sequence[Table]]:
-        """Apply changes to the stored inputs. Return the rows of each input in some ranges, before and after this.
-
-        For each key, the rows end after the first time and at or before the second one.
-        """
+        """Apply changes to the stored inputs. For each input, return the rows that `ending` returned before the changes
+        and those that it returns now."""
         pairs = zip(self.inputs, changes, strict=True)
         was, now = zip(*(source.changed(change, keys, after, until) for source, change in pairs), strict=True)
         return was, now

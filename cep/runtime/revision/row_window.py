@@ -25,10 +25,7 @@ SMALL = 8192
 
 class RowWindow:
     """Rows of one event, in tables whose rows are ordered by arrival. A table is sorted by end when it is first
-    searched.
-
-    So rows that arrive in order are neither copied nor sorted. `last`: the latest end of all rows.
-    """
+    searched. `last`: the latest end of all rows."""
 
     def __init__(self, arguments: int) -> None:
         self.arguments = arguments
@@ -264,8 +261,7 @@ def without(table: Table, others: Table) -> Table:
 
 
 def parted(table: Table, chosen: Bools) -> tuple[Table, Table]:
-    """Split a table into the chosen rows and the other rows. This is fast if the chosen rows are at the beginning of
-    the table."""
+    """Split a table into the chosen rows and the others. This is fast if the chosen rows are at its beginning."""
     count = int(np.count_nonzero(chosen))
     if chosen[:count].all():
         return contiguous(table[:, :count]), contiguous(table[:, count:])
@@ -290,7 +286,7 @@ def replaced(was: Table, now: Table) -> RowChanges:
     that stay.
 
     Both tables must be sorted by arrival. Rows that tie (see `cep.plan.ties`) get the order that they have in `now`. So
-    a row that stays is removed and added again if it ties with an added row before it.
+    if an added row ties with a later row that stays, the later row is removed and added again.
     """
     kinds = KeySet(len(was) - 1)
     old, _ = kinds.insert(_words(was))

@@ -45,7 +45,8 @@ def no_changes() -> Changes:
 
 
 def by_code(key: Ints, code: Ints, begins: Ints) -> Changes:
-    """Sort rows in any order into changes. No two rows may have the same key and code, and no key may be negative."""
+    """Sort rows, which may be in any order, and return them as changes. No two rows may have the same key and code, and
+    no key may be negative."""
     if len(key) < 2:
         return Changes(key, code, begins)
     if len(key) <= FEW:
@@ -67,7 +68,7 @@ def by_code(key: Ints, code: Ints, begins: Ints) -> Changes:
 
 
 def in_order(key: Ints, code: Ints, begins: Ints, first: int = 1) -> Changes:
-    """Sort rows whose codes are almost ascending into changes.
+    """Sort rows, whose codes are almost ascending, and return them as changes.
 
     `first`: 1 if beginnings come before ends at equal codes, 0 if ends come first.
     """
@@ -124,8 +125,7 @@ def _by_instant(key, code, begins, first, changes):  # type: ignore[no-untyped-d
 
 @njit()
 def _settled(key, code, begins, first, changes):  # type: ignore[no-untyped-def]
-    """Copy rows into `changes` by insertion sort. Return False if a row would have to move by more than _NEAR
-    places."""
+    """Copy rows into `changes` by insertion sort. Return False if a row would move by more than _NEAR places."""
     for i in range(len(code)):
         position = i
         now, later = code[i], begins[i] ^ first
@@ -159,28 +159,21 @@ _CHANGES[BEFORE] = _CHANGE | _BEGIN | _EVER
 
 
 def decided(frontier: Frontier, late: int) -> int:
-    """Return the code up to which an input is decided.
-
-    `late`: the delay of the input in microseconds.
-    """
+    """Return the code up to which an input is decided. `late`: the delay of the input in microseconds."""
     if frontier.watermark >= END_OF_TIME:
         return INFINITE
     return NOTHING if late >= FOREVER else max(2 * (frontier.watermark - late) + 1 - frontier.half, -FAR)
 
 
 def due(code: int, late: int) -> int:
-    """Return the time at which an input is decided up to `code`.
-
-    `late`: the delay of the input in microseconds.
-    """
+    """Return the time at which an input is decided up to `code`. `late`: the delay of the input in microseconds."""
     if late >= FOREVER or code >= INFINITE:
         return END_OF_TIME
     return max(code, -FAR) // 2 + late
 
 
 def delay_of(late: int) -> int:
-    """Return the delay with which a change is output, in microseconds, if the input that causes it has the delay
-    `late`.
+    """Return the delay of output changes in microseconds. `late`: the delay of the input that causes them.
 
     The result is 0 if the change is known only at the end of the input.
     """
@@ -197,7 +190,8 @@ def changes_in(table: Table, kind_row: int) -> tuple[Table, Ints, Ints]:
 
 
 def _changes(table: Table, kind_row: int) -> tuple[Ints, Ints, Ints, int]:
-    """Return the indexes of the rows that are changes, their codes, 1 for each beginning, and the last code.
+    """Return the indexes of the rows that are changes, their codes, 1 for each beginning and 0 for each end, and the
+    last code.
 
     The last code is NOTHING if there are no changes.
     """

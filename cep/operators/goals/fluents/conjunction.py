@@ -48,7 +48,7 @@ def _lose(  # type: ignore[no-untyped-def]
 ):
     """Let tuples end in a stretch. Return the pairs that end with them, each pair once, and the number of pairs.
 
-    - `tuples`: the tuples that end; -1: unknown. The first `count` belong to the left side.
+    - `tuples`: the tuples that end, or -1 for a tuple that is not stored. The first `count` belong to the left side.
     - `left_gone`, `right_gone`: a mark for each tuple that has ended in this stretch.
     - `pairs`: a buffer for rows (left tuple, right tuple), which is replaced by a larger one if needed.
     """
@@ -83,11 +83,10 @@ def _lose(  # type: ignore[no-untyped-def]
 
 @njit()
 def _facing(keys, chains, state, gone, pairs):  # type: ignore[no-untyped-def]
-    """Pair each key with the tuples of the other side that have this key and continue. Return the pairs (index into
-    `keys`, tuple) and their count.
+    """Pair each key with the tuples of the other side that have this key and hold throughout the stretch. Return the
+    pairs (index into `keys`, tuple) and their count.
 
-    `gone`: a mark for each tuple that does not continue. `pairs`: a buffer, which is replaced by a larger one if
-    needed.
+    `gone`: a mark for each tuple that ends in the stretch. `pairs`: a buffer, which is enlarged if needed.
     """
     paired = 0
     for i in range(len(keys)):
@@ -309,8 +308,7 @@ def _turned(state, chains, p, key, begun, turn):  # type: ignore[no-untyped-def]
 
 @njit()
 def _linked(state, chains, keys):  # type: ignore[no-untyped-def]
-    """Mark all tuples as holding, in the order of their numbers. `state` and `chains` must have rows for all of
-    them."""
+    """Mark all tuples as holding, in the order of their numbers. `state` and `chains` must have rows for all."""
     for p in range(len(keys)):
         link(state, chains, p, keys[p], p)
 
@@ -377,7 +375,7 @@ def _put_pairs(table, pairs, known, columns, place, first):  # type: ignore[no-u
 
 
 class HoldingAlone:
-    """The method `unmatched` of conjunctions, which finds tuples that hold without a partner."""
+    """The method `unmatched` of goals of conjunctions, which finds tuples that hold without a partner."""
 
     spec: ConjunctionSpec
     sides: tuple[Side, Side]
@@ -465,7 +463,7 @@ class ConjunctionGoal(HoldingAlone, NumberedState, ConjunctionStretches):
     def pending(self) -> int:
         """Return an upper bound of the number of results that waiting changes produce.
 
-        It assumes that each waiting change is paired with all tuples of the other side.
+        The bound assumes that each waiting change is paired with all tuples of the other side.
         """
         return self.waiting.count * (1 + max(keys.count for keys in self.tuples))
 
@@ -538,8 +536,7 @@ def matches(spec: ConjunctionSpec) -> bool:
 def _matched(  # type: ignore[no-untyped-def]
     left, left_code, left_begins, right, right_code, right_begins, negated, flags, changes
 ):
-    """Process sorted changes of both sides, which have the same tuples. Write the resulting changes, and return their
-    count.
+    """Process sorted changes of both sides, which have the same tuples. Write the results, and return their count.
 
     At one code, ends are processed before beginnings, and the left side before the right side. If `negated`, a
     beginning of the right side counts as an end, and an end as a beginning. There is at most one result per change. It
@@ -651,8 +648,7 @@ class MatchedConjunctionGoal(ConjunctionGoal):
 
 
 def conjunction_of(node: Conjunction, builder: GoalBuilder, number: int) -> Goal:
-    """Return the goal of a node. In a cycle, this is always the general goal, because only that can be evaluated in
-    rounds."""
+    """Return the goal of a node. In a cycle, this is the general goal, because only that can be evaluated in rounds."""
     left, right = builder.types(node.left), builder.types(node.right)
     mine, theirs = builder.keys(node.key, left, right)
     left_key, left_added = builder.widened_key(mine, left)

@@ -1,5 +1,4 @@
-"""The goal of aggregates of formulas. It aggregates the tuples of a group that hold, and does so again after each
-change.
+"""The goal of aggregates of formulas. After each change, it aggregates the tuples of the group that hold now.
 
 goal(P):  when tuples of a group begin or end, ends the group's old results and begins new ones
 

@@ -201,10 +201,7 @@ class HoldingGoal(NumberedState, Untimed):
         return self._paired(left, pairs[:paired])
 
     def _paired(self, left: Table, pairs: Ints) -> Table:
-        """Return the output rows.
-
-        `pairs`: rows (left row, tuple, lineage handle) that `_meet` has returned.
-        """
+        """Return the output rows. `pairs`: rows (left row, tuple, lineage handle) that `_meet` has returned."""
         spec = self.spec
         if not len(pairs):
             return empty(spec.left_width + len(spec.take))

@@ -313,8 +313,7 @@ def _into_table(matched, pairs, i, times, sign, tuples, taken, table, place):  #
 
 @bare
 def told(matched, was, now, tuples, taken, table):  # type: ignore[no-untyped-def]
-    """Write old pairs as removed rows and new pairs as added rows. A pair is written once for each copy of its
-    occurrence.
+    """Write old pairs as removed rows and new pairs as added rows. A pair is repeated for each copy of its occurrence.
 
     `taken`: the columns of tuples that are output.
     """
@@ -496,8 +495,7 @@ class HoldingReviser:
         self.edges.tuples = self.tuples.count
 
     def _put_right(self, goal: HoldingGoal, ended: Ints) -> None:
-        """Correct the goal's state for tuples that hold now but did not hold before the revision, or held before but
-        not now."""
+        """Correct the goal's state for tuples that hold either before the revision or after it, but not both."""
         if not len(ended):
             return
         right = np.zeros((FIRST + self.spec.right_width, len(ended)), np.int64)

@@ -180,8 +180,7 @@ class InertiaGoal(NumberedState, Lasting):
         return None
 
     def pending(self) -> int:
-        """Return an upper bound of the number of results that deadlines produce. A deadline that passes can start
-        another one."""
+        """Return an upper bound of the number of results that deadlines produce. A deadline can start another one."""
         return int(self.counts[S_HEAP]) * (1 + len(self.spec.deadlines))
 
     def _numbers(self) -> int:
@@ -253,7 +252,7 @@ class InertiaGoal(NumberedState, Lasting):
 
 @njit()
 def _kept(state, slots):  # type: ignore[no-untyped-def]
-    """Return the cells of some keys that a state contains."""
+    """Return those cells of each key's state that belong in a snapshot, one row per slot of `slots`."""
     kept = np.empty((slots.shape[0], KEPT), np.int64)
     for i in range(slots.shape[0]):
         for cell in range(KEPT):

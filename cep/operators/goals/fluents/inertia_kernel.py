@@ -52,8 +52,8 @@ def _deadline_of(deadlines, value):  # type: ignore[no-untyped-def]
 def touch(state, now, count, slot, order):  # type: ignore[no-untyped-def]
     """Add a key to the keys that change at the current instant. Return their number.
 
-    A key is added only once. Its cell PLACE may be left over from an earlier instant, so it is checked by `now[place,
-    OF]` (Briggs, Torczon: An efficient representation for sparse sets, 1993).
+    A key is added only once. The key's cell PLACE may be left over from an earlier instant, so it is checked by
+    `now[place, OF]` (Briggs, Torczon: An efficient representation for sparse sets, 1993).
     """
     place = state[slot, PLACE]
     if place < count and now[place, OF] == slot:

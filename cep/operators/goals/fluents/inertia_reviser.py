@@ -103,8 +103,7 @@ def _time_passes(table, until, state, keys, deadlines, wanted, told, count, numb
 
 @inside
 def _same(left, other):  # type: ignore[no-untyped-def]
-    """Return True if two states of a key are the same. Two states in which the fluent does not hold count as the
-    same."""
+    """Return True if two states of a key are the same. All states in which the fluent does not hold are the same."""
     if left[0, HOLDS] == 0 and other[0, HOLDS] == 0:
         return True
     for cell in range(KEPT):
@@ -115,8 +114,7 @@ def _same(left, other):  # type: ignore[no-untyped-def]
 
 @inside
 def _without_both(was, before, old, now, first, new):  # type: ignore[no-untyped-def]
-    """Remove the rows that are in both the old and the new output of a key. Return how many old and how many new rows
-    remain.
+    """Remove the rows that are in both the old and the new output of a key. Return how many of each remain.
 
     - `was`, `old`: the old output of all keys, and its number of rows. `now`, `new`: the same for the new output.
     - `before`, `first`: the first row of the key in `was` and in `now`. Its rows are in order of time.
@@ -357,7 +355,8 @@ class InertiaReviser(KeyedReviser):
 
 @njit()
 def _passed(cells, time, deadlines, wanted):  # type: ignore[no-untyped-def]
-    """Return the states of keys at a time after their last transitions. Their deadlines may have passed by then."""
+    """Return the states of keys at `time`, which is later than their last transitions. Deadlines of the keys may have
+    passed by then."""
     state, keys = np.zeros((1, CELLS), np.int64), np.zeros((1, STOPPER + 1), np.int64)
     nothing, told = np.zeros((0, T_AFTER), np.int64), np.zeros((3, 8), np.int64)
     for number in range(cells.shape[0]):

@@ -1,4 +1,4 @@
-"""The goal of windows of tuples. Each arriving atom removes the oldest atom from a window that contains `atoms` atoms.
+"""The goal of windows of tuples. If a window contains `atoms` atoms, each arriving atom removes the oldest.
 
 goal(E, A):  returns each tuple of E, perhaps with its tick, while it is among the last arrivals A
 """

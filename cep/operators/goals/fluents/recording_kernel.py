@@ -1,5 +1,4 @@
-"""The kernel for records that have an end. It stores one interval per tuple, and outputs rows when an interval begins
-or ends.
+"""The kernel for records that have an end. It stores one interval per tuple. Rows are output when it begins or ends.
 
 A piece is the interval of one record. Records are processed at their starts. So all pieces of a tuple that have not
 ended hold at the watermark, and form one interval.
@@ -128,7 +127,7 @@ N_TIMERS, N_HELD, N_BEGUN, N_ENDED, N_NEXT, N_WIDTH = range(6)
 """Places of counts in an array. They count the timers, the tuples that hold, the intervals that began in this step, and
 the intervals that ended in it. N_NEXT is the earliest end code.
 
-If the number of timers is UNTIMED, timers must be set anew, and N_NEXT is valid.
+If N_TIMERS contains UNTIMED, no timers exist: they must be set before they are used, and N_NEXT is valid.
 """
 UNTIMED = -1
 I_SLOT, I_START, I_END, I_ORDER, I_NAME, I_WIDTH = range(6)

@@ -63,8 +63,7 @@ that were output."""
 
 @inside
 def _add(state, pool, counts, key, start):  # type: ignore[no-untyped-def]
-    """Append an interval without an end to a key. If it touches the key's last interval, extend the last interval
-    instead."""
+    """Append an interval without an end to a key. If it touches the key's last interval, extend that instead."""
     state[key, FLAGS] |= OPEN
     tail = state[key, TAIL]
     if tail >= 0 and start <= pool[tail, P_END] + 1:
@@ -335,7 +334,8 @@ def _known(rule, code):  # type: ignore[no-untyped-def]
 def touch(state, keys, touched, count, room):  # type: ignore[no-untyped-def]
     """Append the keys to `touched`, except those that it already contains. Return the new count of keys.
 
-    Also return `room`, increased by two output changes per stored interval of the new keys.
+    Also return `room`, the number of output changes that need room, increased by two for each stored interval of the
+    appended keys.
     """
     for i in range(len(keys)):
         if i + AHEAD < len(keys):
@@ -595,7 +595,7 @@ class TemporalEvaluation:
         return np.flatnonzero((self._state[:, FLAGS] != 0) | (self._state[:, HEAD] >= 0))
 
     def snapshot(self, keys: Ints | None = None) -> Arrays:
-        """Return the state of `keys`, or of all keys.
+        """Return the state of `keys`, or of all keys, as these arrays:
 
         - `key`: the keys.
         - `cells`: a row for each key; its last cell is the number of the key's intervals.

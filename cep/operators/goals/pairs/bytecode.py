@@ -33,8 +33,8 @@ FLOAT_WITH_INT = {"=": 90, "!=": 91, "<": 92, "<=": 93, ">": 94, ">=": 95}
 TO_FLOAT = 70
 LOGIC = {"or": 100, "and": 101}
 UNARY = (TO_FLOAT, 17, 18, 38, 39, 40)
-"""Operations that replace the top stack cell. All others push one cell, or pop two cells and push one. TEST pops the
-cell that it tests."""
+"""Operations that replace the top stack cell. TEST pops the cell that it tests. All others push one cell, or pop two
+cells and push one."""
 INTEGERS = ("int", "time", "duration")
 CODES = ("bool", "string", "iri")
 

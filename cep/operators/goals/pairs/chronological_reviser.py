@@ -1,8 +1,8 @@
-"""The reviser of pairs under the policy `chronological` whose right side completes them. It stores the rows of both
-sides, and the partner of each right row.
+"""The reviser of joins under the policy `chronological`, if the right side completes each pair. It stores the rows of
+both sides, and the partner of each right row.
 
-When a row changes, the rows of its key are matched again. This begins at the changed row. It ends as soon as the same
-left rows wait as without the change.
+When a row changes, the rows of its key are matched again, from the changed row on, until the waiting left rows are the
+same as without the change.
 """
 
 from __future__ import annotations
@@ -80,10 +80,9 @@ def _before(rows, i, others, j):  # type: ignore[no-untyped-def]
 
 @inside
 def _waiting(onward, p):  # type: ignore[no-untyped-def]
-    """Return the number of the first left row from `p` on that has no partner yet. Rows that have not arrived count,
-    too.
+    """Return the number of the first left row from `p` on that has no partner yet, even if it has not arrived.
 
-    `onward`: for each row that has no partner, its own number. For each other row, the number of a later row.
+    `onward`: for each row that has no partner, its own row number. For each other row, the number of a later row.
     """
     while onward[p] != p:
         onward[p] = onward[onward[p]]
@@ -153,7 +152,7 @@ def _tell(pairs, count, sign, left, p, offset, words, right, j):  # type: ignore
 def _leave(left, left_spans, right, right_spans, left_changes, right_changes, words, until, pairs):  # type: ignore[no-untyped-def]
     """Prepare for the removal of rows. Return the pairs of right rows that are removed, and their number.
 
-    `until` gets, for each left row that is removed, the time at which it was taken.
+    `until` gets, for each removed left row that has a partner, the time at which it got this partner.
     """
     count, its_words = 0, right.shape[1] - words - 1
     for c in range(left_changes.shape[0]):
@@ -291,8 +290,7 @@ def _match(  # type: ignore[no-untyped-def]
 
 @njit()
 def _held(left, spans, keys, after, time, words, held):  # type: ignore[no-untyped-def]
-    """Return the left rows of `keys` that have no partner at a time. Rows that end at or before `after` are left
-    out."""
+    """Return the left rows of `keys` that have no partner at a time. Rows that do not end after `after` are omitted."""
     count = 0
     for key in keys:
         start, last = spans[key, AT], spans[key, AT] + spans[key, COUNT]

@@ -388,8 +388,7 @@ class JoinGoal(StoredState, Untimed, InFamily):
             self._compact_absent(watermark)
 
     def _drop_index(self) -> None:
-        """Drop the search trees, because stored rows have got other numbers. The trees are rebuilt when a long search
-        needs them."""
+        """Drop the search trees, because stored rows have got other numbers. A long search rebuilds them."""
         self.index.roots[:] = -1
         self.nodes = 0
 

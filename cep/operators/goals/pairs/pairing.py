@@ -65,8 +65,7 @@ the least value and the greatest value."""
 
 
 def bounds_of(relation: IntervalRelation) -> Sequence[int]:
-    """Return a relation as the numbers that `relates` reads: the number of bounds, then three numbers for each
-    bound."""
+    """Return a relation as the numbers that `relates` reads: the number of bounds, then three for each bound."""
     assert len(relation.bounds) <= MOST_BOUNDS, "there is room for four"
     numbers = [len(relation.bounds)]
     for bound in relation.bounds:
@@ -362,8 +361,7 @@ def still_absent(
 
 @inside
 def left_is_next(left, right, i, j):  # type: ignore[no-untyped-def]
-    """Return True if row `i` of the left table is processed before row `j` of the right one. At least one of them
-    exists.
+    """Return True if row `i` of the left table is processed before row `j` of the right one. At least one exists.
 
     At equal arrival, the left row comes first.
     """
@@ -534,8 +532,8 @@ def next_partner(  # type: ignore[no-untyped-def]
 ):
     """Return the next partner of an arrival, starting with row `p`, or -1.
 
-    `best`: the best partner so far, or -1. A partner with a worse end than `best` is not returned. If `backward`, late
-    ends are better, and otherwise early ends.
+    `best`: the best partner so far, or -1. Partners that end worse than `best` are not returned: earlier if `backward`,
+    otherwise later.
     """
     hot = waiting.hot
     cold = waiting.cold

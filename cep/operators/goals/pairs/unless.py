@@ -68,8 +68,8 @@ SAFE = -2
 def _unless(  # type: ignore[no-untyped-def]
     left, absent, left_slots, absent_slots, duration, store, cold, count, first, chains, watermark
 ):
-    """Process arrivals in order of their ends. At one instant, the rows of X come before those of L, because an X
-    cancels only rows of L that ended before it.
+    """Process arrivals in order of their ends. At one instant, the rows of X are processed before those of L, because
+    an X cancels only rows of L that ended earlier.
 
     Return the new `count` and `first`, and the output rows. The store must have room for all rows of `left`, and
     `chains` for all slots.

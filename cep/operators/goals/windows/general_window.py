@@ -666,8 +666,8 @@ def pass_all(until, numbers, results, windows, nodes, outputs, edges, progress, 
 
 @inside
 def ask_room(slot, until, numbers, groups, progress, lineage):  # type: ignore[no-untyped-def]
-    """Set the numbers of output rows and edges in `progress` to those that there will be after `pass_time` has output a
-    group's results of EVERY."""
+    """Set the counts of output rows and edges in `progress` to their values after `pass_time` has output a group's
+    results of EVERY."""
     due = groups[slot, G_DUE]
     more = (min(until, groups[slot, G_END] + numbers.length) - due) // numbers.step + 1 if due <= until else 0
     progress[MADE] = progress[RESULTS] + more

@@ -32,13 +32,12 @@ from cep.operators.goals.store import sortable
 DISTINCT, FIRST_FLOAT, LAST_FLOAT = 12, 13, 14
 
 EXACT_ROWS = 2**20
-"""The minimum number of values whose sum of floats may be inexact."""
+"""The number of values from which on a sum of floats may be inexact (see `exact`)."""
 
 
 @njit(inline="always")
 def lift(kind, value):  # type: ignore[no-untyped-def]
-    """Return 0 if the value is missing, and 1 otherwise. This is the count in the partial result of this single
-    value."""
+    """Return the count in the partial result of a single value: 0 if the value is missing, and 1 otherwise."""
     return 0 if kind != COUNT and (value == MISSING or value == NAN) else 1
 
 

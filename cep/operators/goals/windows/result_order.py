@@ -116,8 +116,7 @@ def sort_by(outputs, chosen, first, last, column, step):  # type: ignore[no-unty
 
 @bare
 def end_of_run(outputs, chosen, first, last, column):  # type: ignore[no-untyped-def]
-    """Return the first entry after `first` whose value in a column differs from that of `first`. The result is at most
-    `last`."""
+    """Return the first entry after `first` whose value in a column differs from that of `first`, but at most `last`."""
     value = outputs[chosen[first], column]
     end = first + 1
     while end < last and outputs[chosen[end], column] == value:

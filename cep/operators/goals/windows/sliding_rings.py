@@ -169,7 +169,7 @@ def subtract(kind, n, x, y, value):  # type: ignore[no-untyped-def]
 def tally(windows, group, value, change):  # type: ignore[no-untyped-def]
     """Add `change` to the count of a value in a window, and return the new count.
 
-    `group`: a number that identifies a pair of a group and a result. There must be room for one more value.
+    `group`: a number for the combination of a BY group and a result. There must be room for one more value.
     """
     tallies, count = windows.tallies, windows.counts[TALLIES]
     where = id_of_two(group, value, windows.tally_index, tallies, count)
@@ -286,7 +286,7 @@ def move(windows, slot, ring, size):  # type: ignore[no-untyped-def]
 
 @bare
 def mark_superseded(table, slots, later, superseded):  # type: ignore[no-untyped-def]
-    """Mark the occurrences that are followed by another one of their group at the same time."""
+    """Mark the occurrences that another occurrence of their group follows at the same time."""
     n = slots.shape[0]
     for i in range(n - 1, -1, -1):
         slot = slots[i]
@@ -299,7 +299,7 @@ def mark_superseded(table, slots, later, superseded):  # type: ignore[no-untyped
 
 @inside
 def least(windows, ring, size, place, parts, back, begin):  # type: ignore[no-untyped-def]
-    """Return the least start of the rows in a group's back, including a new row, and the group's flags (`parts`).
+    """Return the least start among the rows in a group's back and a new row, and the group's flags (`parts`).
 
     `back`: the number of rows in the back, which are before `place`. `begin`: the start of the new row.
     """
@@ -315,8 +315,8 @@ def least(windows, ring, size, place, parts, back, begin):  # type: ignore[no-un
 
 @inside
 def append(windows, kinds, results, slot, row, parts, back, start):  # type: ignore[no-untyped-def]
-    """Add a row to the back of its group. Its distinct values are counted elsewhere (`count_distinct`). Return the
-    group's flags (`parts`).
+    """Add a row to the back of its group. `count_distinct` counts the row's distinct values. Return the group's flags
+    (`parts`).
 
     - `back`: the number of rows that the back had.
     - `start`: the least start in the back, including the new row. It is only stored if starts do not ascend.
@@ -402,8 +402,8 @@ def ask_ahead(windows, keys, slots, i):  # type: ignore[no-untyped-def]
 def write_result(entering, windows, keys, sliding, i, start, out, last):  # type: ignore[no-untyped-def]
     """Write the interval, the order and the group of a result, which the occurrence `i` causes.
 
-    The results of an instant are sorted by (start, order), so later ones move to the next row. If there are too many of
-    them, or lineage refers to the rows, the new row is the last one.
+    The results of an instant are kept sorted by (start, order), so those after the new result move on by one row. If
+    too many would have to move, or if lineage refers to the rows, the new result becomes the last row.
 
     `last`: the end, start and order of the latest of the `out` results so far. Return these values for the next result,
     and the row of this result.
@@ -442,7 +442,7 @@ def latest_result(outputs, out):  # type: ignore[no-untyped-def]
 
 @inside
 def result_of(kind, n, x, y):  # type: ignore[no-untyped-def]
-    """Do the same as `outcome`. Sums of integers need no call."""
+    """Return the same as `outcome`, without a call for sums of integers."""
     if kind == SUM_INT:
         return x if n > 0 and y == 0 else MISSING
     return outcome(kind, n, x, y)
@@ -547,11 +547,8 @@ def process(entering, events, duration, kinds, results, windows, keys, sliding, 
 
 @bare
 def process_exact(entering, events, duration, kind, windows, keys, sliding, done, out):  # type: ignore[no-untyped-def]
-    """Do what `slide` does for a single count, sum or average without lineage, but stop early at some occurrences.
-
-    These are occurrences of a group that needs a larger ring, or whose values cannot all be subtracted, or whose starts
-    do not ascend.
-    """
+    """Do what `slide` does, for a single count, sum or average without lineage. Stop early at an occurrence whose group
+    needs a larger ring, has values that cannot be subtracted, or has starts that do not ascend."""
     table, slots = entering.table, entering.slots
     rings, groups = windows.rings, windows.groups
     limit = events if events > 0 else UNLIMITED
