@@ -32,6 +32,7 @@ STATEMENTS = {
 }
 """The words that begin statements, each with a help text."""
 _FURTHER = {
+    "NOT": messages.ABSENCE,
     "TIMES": f"that many times, one after the other: {messages.TIMES}",
     "OVER": messages.WINDOW,
     "LAST": messages.WINDOW,

@@ -22,10 +22,10 @@ POSTFIXES = {
 }
 """For each word that can follow a pattern, an example."""
 FORMS = {
-    "NOT": "absence is tested between two events: `NOT(rain(R)).[smoke(R), heat(R)]`",
+    "NOT": "`NOT(rain(R)).[smoke(R), heat(R)]`",
     "TIMES": "`smoke(R) TIMES 3`",
 }
-"""For each word of an operator that is neither in OPERATORS nor in POSTFIXES, an explanation or an example."""
+"""For each word of an operator that is neither in OPERATORS nor in POSTFIXES, an example."""
 
 # Words that cannot name events, predicates, variables or constants.
 RESERVED = frozenset((*OPERATORS, *POSTFIXES, "NOT", "TIMES", "OVER"))

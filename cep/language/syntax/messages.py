@@ -30,7 +30,7 @@ SESSION = "a session ends after this long without an event: `OVER SESSION 10 min
 EVERY = "a sliding window with results at regular times is written `OVER LAST 30 min EVERY 5 min`"
 ZONE = 'windows by local time are written `OVER EACH 1 d ZONE "Europe/Zurich"`, with a name of the IANA database'
 RESULT = "an aggregate is written `A = avg(W), N = count() OVER LAST 5 EVENTS BY ID`"
-ABSENCE = FORMS["NOT"]
+ABSENCE = f"absence is tested between two events: {FORMS['NOT']}"
 UNLESS = f"`UNLESS` {OPERATORS['UNLESS']}"
 DECLARATION = "a declaration is written `event sensor(id: string, wind: float? in 0..250).`"
 FACTS = "facts are declared `fact opening(shop: string, from: time, until: time).`"
