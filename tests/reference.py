@@ -1,4 +1,5 @@
-"""The reference interpreter: the meaning of a program by brute force over lists. It shares no code with the engine.
+"""The reference interpreter: the meaning of a program by brute force over lists. It shares no code with the engine,
+except the hash of values that orders results which time completes.
 
 `reference_parser` parses the text and `reference_patterns` prepares it. `reference_conditions` evaluates conditions.
 Every pattern becomes a node of `reference_nodes` or `reference_windows`. Here the nodes run. Nodes that depend on each

@@ -11,9 +11,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
+from cep.core.value_hashes import hash_words, orders
 from cep.events import Event
 from tests import reference_tree as p
-from tests.reference_values import Env, equal, evaluate, key, kind
+from tests.reference_values import Env, equal, evaluate, key, kind, variables
 
 if TYPE_CHECKING:
     from tests.reference import Run
@@ -80,6 +83,18 @@ class Node:
 class PatternNode(Node, ABC):
     """A pattern: `step` gives what it has new, from what its parts have new."""
 
+    def columns(self) -> list[str]:
+        """The variables that the pattern binds, in the order in which it binds them."""
+        return list(dict.fromkeys(name for part in self.parts[:2] for name in part.columns()))
+
+    def events(self) -> set[str]:
+        """The events in the pattern."""
+        return set().union(*(part.events() for part in self.parts))
+
+    def order(self, values: Env, columns: list[str]) -> int:
+        """The order of a result that time completes, from the values that tell it from others."""
+        return int(orders([words(values[name]) for name in columns], self.events(), 1)[0])
+
     def advance(self, time: int, first: bool) -> None:
         self.fresh = sorted((o for o in self.step(time, first) if self.keep(o)), key=Occurrence.arrival)
         self.now.extend(self.fresh)
@@ -87,6 +102,11 @@ class PatternNode(Node, ABC):
     @abstractmethod
     def step(self, time: int, first: bool) -> list[Occurrence]:
         """What the node has new in a round of an instant; in the `first` it has all of its parts' instant."""
+
+
+def words(value: Any) -> Any:
+    """The hash of a value, as an array of one number."""
+    return hash_words(pl.Series([value.n if isinstance(value, p.Ticks) else value], dtype=pl.Object), "any")
 
 
 class EventNode(Node):
@@ -98,6 +118,9 @@ class EventNode(Node):
         self.heads: list[tuple[Any, ...]] = []
         self.seen: set[tuple[Any, ...]] = set()
         self.derived: list[Event] = []
+
+    def events(self) -> set[str]:
+        return {self.name}
 
     def admit(self, time: int, arriving: list[tuple[Occurrence, bool]]) -> None:
         self.fresh = []
@@ -131,6 +154,9 @@ class AtomNode(PatternNode):
         super().__init__(run, [event], (False,), filters, within)
         self.arguments = arguments
 
+    def columns(self) -> list[str]:
+        return [name for name in dict.fromkeys(variables(self.arguments)) if not name.startswith("_#")]
+
     def step(self, time: int, first: bool) -> list[Occurrence]:
         found = []
         for event in self.news(0, first):
@@ -158,6 +184,10 @@ class PointNode(PatternNode):
 
 
 class OrNode(PatternNode):
+    def columns(self) -> list[str]:
+        left, right = (part.columns() for part in self.parts)
+        return [name for name in left if name in right]
+
     def step(self, time: int, first: bool) -> list[Occurrence]:
         return self.news(0, first) + self.news(1, first)
 
@@ -260,6 +290,9 @@ class WhereNode(PatternNode):
         super().__init__(run, [part], (False,), filters, within)
         self.conditions = conditions
 
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys([*super().columns(), *variables(self.conditions)]))
+
     def step(self, time: int, first: bool) -> list[Occurrence]:
         return [
             replace(o, values=values)
@@ -291,6 +324,9 @@ class UnlessNode(PatternNode):
         super().__init__(run, parts, (q > 0, True), filters, within)
         self.key, self.q = shared, q
 
+    def columns(self) -> list[str]:
+        return self.parts[0].columns()
+
     def step(self, time: int, first: bool) -> list[Occurrence]:
         left, absent = self.parts
         waiting = left.past if self.q > 0 else self.news(0, first)
@@ -300,7 +336,8 @@ class UnlessNode(PatternNode):
                 o.end < x.end < time and all(equal(o.values[name], x.values[name]) for name in self.key)
                 for x in absent.past
             ):
-                found.append(replace(o, end=time, number=1))
+                order = self.order(o.values, self.columns()) if self.q > 0 else o.order
+                found.append(replace(o, end=time, order=order, number=1))
         return found
 
     def close_instant(self) -> None:

@@ -94,6 +94,9 @@ class AggregateNode(PatternNode):
         self.pattern = pattern
         self.entered: dict[tuple[Any, ...], list[Occurrence]] = {}
 
+    def columns(self) -> list[str]:
+        return [v.name for v in (*self.pattern.by, *(result[0] for result in self.pattern.results))]
+
     def step(self, time: int, first: bool) -> list[Occurrence]:
         touched: dict[tuple[Any, ...], None] = {}
         for o in self.news(0, first):
@@ -161,7 +164,8 @@ class AggregateNode(PatternNode):
         values = {by.name: last.values[by.name] for by in self.pattern.by}
         for variable, function, distinct, argument, parameter in self.pattern.results:
             values[variable.name] = aggregate(function, distinct, argument, parameter, window)
-        return Occurrence(min(o.start for o in window) if start is None else start, time, last.order, values)
+        order = self.order(values, [by.name for by in self.pattern.by]) if self.pattern.form else last.order
+        return Occurrence(min(o.start for o in window) if start is None else start, time, order, values)
 
 
 def local_window(zone: str, length: int, origin: int, time: int) -> tuple[int, int]:

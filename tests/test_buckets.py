@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep.core import value_hashes as module
 from cep.core.schema import Attribute, Schema
-from cep.runtime import buckets as module
-from cep.runtime.buckets import buckets, hash_words
+from cep.core.value_hashes import hash_words
+from cep.runtime.buckets import buckets
 from tests.long import examples
 
 ALL = 2**64 - 1

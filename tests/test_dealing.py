@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from cep.core.errors import CepError
 from cep.core.schema import ARRIVAL, TIE, Attribute, Schema
+from cep.core.value_hashes import hash_words
 from cep.engine import detect
 from cep.events import Iri
 from cep.plan.partition import Stage
-from cep.runtime.buckets import buckets, hash_words, merged_by_arrival, merged_identical
+from cep.runtime.buckets import buckets, merged_by_arrival, merged_identical
 from cep.runtime.state_by_key import deal_groups
 from tests.cases_format import FOLDER, known, read_case
 from tests.keyed_programs import keyed_programs

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from cep.engine import Engine, detect
 from cep.events import Event
-from cep.testing.arrival_order import ordered_inputs
 from tests import reference
 from tests.cases_format import difference, same
 from tests.long import examples
@@ -76,27 +75,6 @@ def cut(data: st.DataObject, events: list[Event]) -> list[list[Event]]:
     """Consecutive pieces; an instant may be cut in two."""
     cuts = sorted(data.draw(st.lists(st.integers(0, len(events)), max_size=4)))
     return [events[a:b] for a, b in zip([0, *cuts], [*cuts, len(events)])]
-
-
-def keeping_order(events: list[Event], drawn: list[Event], ordered: frozenset[str]) -> list[Event]:
-    """Return the events as nearly in the drawn order as is allowed.
-
-    Events that end together keep their order, because it is their order of arrival under a policy. Events of the types
-    `ordered` also keep theirs, because a policy may choose among results that time completes by the order of their last
-    records (docs/decisions/2026-11-30-order-of-timed-results.md).
-    """
-
-    def bound(first: Event, other: Event) -> bool:
-        return first.end == other.end or (first.type in ordered and other.type in ordered)
-
-    waiting, kept, left = list(drawn), [], list(events)
-    while left:
-        free = [event for i, event in enumerate(left) if not any(bound(before, event) for before in left[:i])]
-        chosen = next(event for event in waiting if event in free)
-        kept.append(chosen)
-        waiting.remove(chosen)
-        left.remove(chosen)
-    return kept
 
 
 def check_reference(program: Program) -> None:
@@ -178,11 +156,11 @@ def test_snapshots(program: Program, data: st.DataObject) -> None:
 def test_disorder(program: Program, data: st.DataObject) -> None:
     events = in_order(program.events)
     expected = reference.detect(program.text, events)
-    engine = start(program, lateness=LONG)
     shuffled = data.draw(st.permutations(events))
-    if not program.any_order:
-        shuffled = keeping_order(events, shuffled, ordered_inputs(engine.plan))
-    actual = run(engine, cut(data, shuffled))
+    if not program.any_order:  # what ends together keeps its order: it is the order of arrival (decision M2)
+        together = {end: iter([event for event in events if event.end == end]) for end in {e.end for e in events}}
+        shuffled = [next(together[event.end]) for event in shuffled]
+    actual = run(start(program, lateness=LONG), cut(data, shuffled))
     check(expected, actual, "out of order (+) it is not what it is in order (-)")
 
 

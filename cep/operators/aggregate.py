@@ -235,9 +235,6 @@ class Aggregation(Node):
             needs_instant="an aggregate",
         )
 
-    def by_time(self) -> bool:
-        return self.over is not None
-
     def one_at_once(self) -> bool:
         return not self.by
 
@@ -304,4 +301,4 @@ class Aggregation(Node):
     def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.windows.sliding_aggregate import window_of
 
-        return window_of(self, builder)
+        return window_of(self, builder, number)

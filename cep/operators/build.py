@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from cep.core.fluents import EDGES, TRANSITIONS
+from cep.core.value_hashes import PoolWords
 from cep.core.values import Pool
 from cep.operators.event import Scan
 from cep.operators.goals import relational
@@ -14,6 +15,7 @@ from cep.operators.goals.contract import Goal, KnowledgeOverTime
 from cep.operators.goals.heads import Head
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.pairs.rows_by_key import SharedRows
+from cep.operators.goals.value_order import ValueOrder
 from cep.operators.loop import Loop, loop_of
 from cep.plan import types as planned
 from cep.plan.equal import equal_records
@@ -44,6 +46,7 @@ class GoalBuilder:
         self.pool = pool
         self.lineage = lineage
         self.shared_rows = SharedRows()
+        self.words = PoolWords(pool)
         self.heads: dict[str, list[int]] = {}
         for number, head in enumerate(plan.heads):
             self.heads.setdefault(head.event, []).append(number)
@@ -149,6 +152,19 @@ class GoalBuilder:
         return loop_of(self, group)
 
     # --- pieces ---
+
+    def order(self, number: int, types: Sequence[str]) -> ValueOrder:
+        """Return a function that computes the order of arrival of a node's results that the passing of time completes.
+
+        `types`: the types of the values that distinguish the results.
+        """
+        events, waiting = set[str](), [number]
+        while waiting:
+            node = self.plan.nodes[waiting.pop()]
+            waiting.extend(node.parts)
+            if isinstance(node, Scan):
+                events.add(node.event)
+        return ValueOrder(self.words, types, events)
 
     def types(self, number: int) -> list[str]:
         return self.plan.types(number)

@@ -148,9 +148,6 @@ class Holding(Node):
             uncounted=(0,),
         )
 
-    def by_time(self) -> bool:
-        return True
-
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         for mine, theirs in self.key:
             inference.meet(number, (self.left, mine), (self.right, theirs))

@@ -101,9 +101,6 @@ class Inertia(Node):
             followers.append(follower)
         return followers
 
-    def by_time(self) -> bool:
-        return True
-
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         return inference.columns[self.child]
 

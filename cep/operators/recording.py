@@ -72,9 +72,6 @@ class Recording(Node):
             needs_instant="a fluent",
         )
 
-    def by_time(self) -> bool:
-        return True
-
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         own = inference.columns[self.child][: self.width]
         return (*own, inference.column("int", False))
@@ -96,4 +93,4 @@ class Recording(Node):
     def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.fluents.recording import recording_of
 
-        return recording_of(self, builder, kinds_read(builder, number, EDGES))
+        return recording_of(self, builder, number, kinds_read(builder, number, EDGES))

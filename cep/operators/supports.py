@@ -312,7 +312,7 @@ class Extent(_Counted):
     def goal(self, builder: GoalBuilder, number: int) -> Goal:
         from cep.operators.goals.fluents.supports import extent_of
 
-        return extent_of(self, builder, kinds_read(builder, number, EDGES))
+        return extent_of(self, builder, number, kinds_read(builder, number, EDGES))
 
 
 def kinds_read(builder: GoalBuilder, number: int, changes: Sequence[int]) -> list[int]:

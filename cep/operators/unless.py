@@ -140,9 +140,6 @@ class Deadline(Node):
             "see NOT in docs/language.md"
         )
 
-    def by_time(self) -> bool:
-        return self.duration > 0
-
     def columns(self, inference: Inference, number: int) -> tuple[ColumnType, ...]:
         for mine, theirs in self.key:
             inference.meet(number, (self.left, mine), (self.absent, theirs))

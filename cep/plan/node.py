@@ -222,10 +222,6 @@ class Node(WithProperties[NodeProperties]):
         """Return True if the node is a formula whose value can change although no input arrives."""
         return False
 
-    def by_time(self) -> bool:
-        """Return True if a result may end later than the occurrences that determine its order of arrival."""
-        return False
-
     def looks_ahead(self) -> bool:
         """Return True if the node's results at a time depend on later input."""
         return False
@@ -309,9 +305,6 @@ class FormulaNode(Node):
     """The base class of formula nodes. Each row is a change of a tuple and has the instant of the change."""
 
     __slots__ = ()
-
-    def by_time(self) -> bool:
-        return True
 
     def instants(self, parts: Sequence[bool]) -> bool:
         return True

@@ -15,13 +15,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from cep.core.kernels import njit
 from cep.core.schema import ARRIVAL, NUMBER, TIE, Schema
-from cep.core.values import MISSING, Floats, Ints, Pool
-from cep.operators.goals.keys import mix
+from cep.core.value_hashes import hashes
+from cep.core.values import Ints, Pool
 from cep.plan.partition import Route
 
 PART = 32
@@ -137,9 +135,6 @@ PLACE = ["end", "start", ARRIVAL, TIE]
 """The columns by which the rows of one event type from several stages are sorted. The column `tie` only distinguishes
 rows of the same round."""
 
-# The initial value of the hash of a text.
-_TEXT = np.uint64(0x3C6EF372FE94F82B)
-
 
 # --- to the buckets ---
 
@@ -168,88 +163,6 @@ def row_hashes(table: pl.DataFrame, schema: Schema, route: Route) -> NDArray[np.
     if not known:
         return np.zeros(table.height, np.uint64)
     return hashes([table[name] for name, _ in known], [type for _, type in known])
-
-
-def hashes(columns: Sequence[pl.Series], types: Sequence[str]) -> NDArray[np.uint64]:
-    """Return a hash of each row's values in these columns."""
-    hashed = np.zeros(len(columns[0]), np.uint64)
-    for series, type in zip(columns, types, strict=True):
-        _fold(hashed, hash_words(series, type))
-    return hashed
-
-
-def hash_words(series: pl.Series, type: str) -> Ints:
-    """Return a 64-bit integer for each value of a column. Equal values have equal integers, even if they are stored in
-    columns of different types."""
-    dtype = series.dtype
-    if dtype == pl.Object:
-        return _mixed(series.to_list())
-    if dtype in (pl.String, pl.Categorical, pl.Enum):
-        return _texts(series.cast(pl.String))
-    if dtype.is_temporal() and dtype != pl.Time:
-        ticks = series.cast(pl.Duration("us") if dtype == pl.Duration else pl.Datetime("us")).cast(pl.Int64)
-        return _numbers(ticks.cast(pl.Float64) / 1e6) if type == "any" else ticks.fill_null(MISSING).to_numpy()
-    if dtype.is_float() or dtype.is_decimal():
-        return _numbers(series.cast(pl.Float64))
-    if dtype == pl.Int64 and not series.null_count():
-        return series.to_numpy()
-    if dtype.is_integer() or dtype == pl.Boolean:
-        return series.cast(pl.Int64, strict=False).fill_null(MISSING).to_numpy()
-    return np.full(len(series), MISSING, np.int64)
-
-
-def _numbers(series: pl.Series) -> Ints:
-    values: Floats = series.fill_null(np.nan).to_numpy()
-    finite = np.isfinite(values)
-    whole = finite & (np.abs(values) < 2.0**63) & (np.trunc(values) == values)
-    words: Ints = np.where(finite, values, 0.0).view(np.int64)
-    words = np.where(whole, np.where(whole, values, 0.0).astype(np.int64), words)
-    return np.where(finite, words, MISSING)
-
-
-def _texts(series: pl.Series) -> Ints:
-    array = series.to_arrow().cast(pa.large_string())
-    _, offsets, characters = array.buffers()
-    stops = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-    data = np.frombuffer(characters, np.uint8) if characters is not None else np.empty(0, np.uint8)
-    words: Ints = _spelt(stops, data)
-    return np.where(series.is_null().to_numpy(), MISSING, words) if series.null_count() else words
-
-
-def _mixed(values: Sequence[object]) -> Ints:
-    by_kind = pl.DataFrame(
-        {
-            "text": pl.Series([v if isinstance(v, str) else None for v in values], dtype=pl.String),
-            "whole": pl.Series([v if isinstance(v, int) and abs(v) < 2**63 else None for v in values], dtype=pl.Int64),
-            "number": pl.Series([v if isinstance(v, float) else None for v in values], dtype=pl.Float64),
-        }
-    )
-    words = [hash_words(by_kind[name], "any") for name in by_kind.columns]
-    return np.where(words[0] != MISSING, words[0], np.where(words[1] != MISSING, words[1], words[2]))
-
-
-@njit()
-def _fold(hashed, values):  # type: ignore[no-untyped-def]
-    for i in range(hashed.shape[0]):
-        hashed[i] = mix(hashed[i], values[i])
-
-
-@njit()
-def _spelt(stops, data):  # type: ignore[no-untyped-def]
-    """Return a hash of each text, computed from eight bytes at a time. `data`: the bytes of all texts. `stops`: the end
-    offset of each text in `data`."""
-    hashes_of_texts = np.empty(stops.shape[0] - 1, np.int64)
-    for i in range(hashes_of_texts.shape[0]):
-        hashed = mix(_TEXT, stops[i + 1] - stops[i])
-        j = stops[i]
-        while j < stops[i + 1]:
-            word = np.uint64(0)
-            for k in range(min(8, stops[i + 1] - j)):
-                word |= np.uint64(data[j + k]) << np.uint64(8 * k)
-            hashed = mix(hashed, word)
-            j += 8
-        hashes_of_texts[i] = np.int64(hashed)
-    return hashes_of_texts
 
 
 # --- from the buckets ---

@@ -24,10 +24,10 @@ from cep.core.relation import END, ORDER, Table
 from cep.core.schema import Schema
 from cep.core.suggest import did_you_mean
 from cep.core.time import BEGINNING
+from cep.core.value_hashes import hash_words
 from cep.core.values import MISSING, Ints
 from cep.events import Event
 from cep.operators.goals.contract import demand
-from cep.runtime.buckets import hash_words
 
 APART = 5 * 60_000_000
 """The tolerated difference between the clocks of keys, in microseconds. If the lateness is longer than this, the

@@ -21,6 +21,7 @@ from cep.core.errors import CepError
 from cep.core.hashtable import KeySet
 from cep.core.relation import bits
 from cep.core.schema import CODED, Schema
+from cep.core.value_hashes import hashes
 from cep.core.values import MISSING, Ints, Pool
 from cep.events import Iri, Value
 from cep.operators.goals.contract import Bools, StateKeys
@@ -31,7 +32,7 @@ from cep.plan.order import PlanUnit
 from cep.plan.partition import Stage, partition
 from cep.plan.plan import Plan
 from cep.rules.expressions.typed import common_type
-from cep.runtime.buckets import hashes, row_hashes
+from cep.runtime.buckets import row_hashes
 from cep.runtime.decode import decoded_series
 
 Key = tuple[Value, ...]
@@ -39,7 +40,7 @@ Key = tuple[Value, ...]
 
 
 class HashedKeys(ABC):
-    """A selection of keys by their hash (see `cep.runtime.buckets.hashes`)."""
+    """A selection of keys by their hash (see `cep.core.value_hashes.hashes`)."""
 
     __slots__ = ()
 

@@ -187,7 +187,7 @@ class KeyGroups(HashedKeys):
 
 
 def groups_of(hashed: NDArray[np.uint64]) -> Ints:
-    """Return the key group of each hash (see `cep.runtime.buckets.hashes`)."""
+    """Return the key group of each hash (see `cep.core.value_hashes.hashes`)."""
     groups: Ints = (hashed & np.uint64(GROUPS - 1)).astype(np.int64)
     return groups
 

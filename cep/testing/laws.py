@@ -124,9 +124,8 @@ def _disorder(prepared: Prepared, records: Records, lateness: int, random: Rando
     """Return a random order of arrival in which no record is later than `lateness` permits.
 
     Records that end at the same time keep their order if results may depend on it, or if one may correct another.
-    Records whose ends are in `prepared.fixed_ends` are not delayed.
     """
-    jitter = dict.fromkeys(prepared.fixed_ends, 0)
+    jitter: dict[int, int] = {}
     arrivals, corrected = [], _corrected(prepared)
     for place, end in enumerate(records.ends.tolist()):
         delay = random.randrange(max(lateness, 1))
@@ -142,24 +141,23 @@ def _late(prepared: Prepared, random: Random) -> tuple[Records, Schedule]:
     """Draw a run in which records arrive late within the `revise` window. Some records are withdrawn and sent again."""
     assert prepared.revise is not None, "the law is for tests that revise"
     records = prepared.records
-    order = _kept_in_window(prepared, prepared.revise, random)
+    order = _kept_in_window(records, prepared.revise, random)
     again = [place for place in order.tolist() if random.random() < 0.3 and _may_come_again(prepared, records, place)]
     if again:
         records, order = _with_withdrawals(records, order, again)
     return records, Schedule(order, _some(random, len(order)))
 
 
-def _kept_in_window(prepared: Prepared, revise: int, random: Random) -> NDArray[np.int64]:
+def _kept_in_window(records: Records, revise: int, random: Random) -> NDArray[np.int64]:
     """Return a random order of arrival in which no record is later than `revise` permits.
 
     Records that end at the same time keep their order, so that a correction follows the record that it corrects.
-    Records whose ends are in `prepared.fixed_ends` are not delayed.
     """
-    ends = prepared.records.ends.tolist()
+    ends = records.ends.tolist()
     arrivals, latest = [], 0
     for place, end in enumerate(ends):
         latest = max(latest, end) if place else end
-        room = 1 if end in prepared.fixed_ends else max(revise - (latest - end), 1)
+        room = max(revise - (latest - end), 1)
         arrivals.append((latest + random.randrange(room), place))
     by_end: dict[int, list[int]] = {}
     for number, (_, place) in enumerate(arrivals):

@@ -28,7 +28,6 @@ from cep.engine import Engine
 from cep.plan.event_schemas import inputs_of
 from cep.runtime.encode import RefusedRow
 from cep.runtime.options import EngineOptions
-from cep.testing.arrival_order import ordered_inputs
 from cep.testing.records import Records, read_records
 from cep.testing.rule_files import RuleTest, RuleTestFile
 from cep.testing.yaml_tree import Value
@@ -86,13 +85,6 @@ class Prepared:
         """Return True if the results may depend on the order of records of the same time."""
         plan = self.program.plan
         return any(node.by_order(plan.types(number)) for number, node in enumerate(plan.nodes))
-
-    @cached_property
-    def fixed_ends(self) -> frozenset[int]:
-        """The ends of the records whose order of arrival may affect the results (see `ordered_inputs`)."""
-        ordered = ordered_inputs(self.program.plan)
-        numbers = [number for number, name in enumerate(self.records.tables) if name in ordered]
-        return frozenset(self.records.ends[np.isin(self.records.types, numbers)].tolist())
 
     @property
     def knowledge(self) -> tuple[str, ...]:

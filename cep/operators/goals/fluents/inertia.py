@@ -30,6 +30,7 @@ from cep.operators.goals.contract import (
 )
 from cep.operators.goals.fluents.inertia_kernel import (
     ARRIVAL,
+    BY_TIME,
     CELLS,
     D_BECOMES,
     D_DURATION,
@@ -59,6 +60,7 @@ from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.relational import constant_bits
 from cep.operators.goals.state_tables import KeyedBy, NumberedState, StateTable
+from cep.operators.goals.value_order import ValueOrder
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -75,6 +77,7 @@ class InertiaSpec:
     - `codes`: the columns of pool codes.
     - `deadlines`: an array with one row per deadline.
     - `wanted`: for each kind of output row, 1 if a reader needs it.
+    - `order`: the function that computes the order of arrival of rows that a deadline causes, from their keys.
     """
 
     keys: int
@@ -82,10 +85,17 @@ class InertiaSpec:
     codes: tuple[int, ...]
     deadlines: Ints
     wanted: Ints
+    order: ValueOrder
 
     @property
     def width(self) -> int:
         return self.keys + self.valued
+
+    def put_orders(self, table: Table) -> None:
+        """Set the order of arrival of output rows that a deadline causes."""
+        if len(self.deadlines):
+            places = np.flatnonzero(table[ORDER] == BY_TIME)
+            table[ORDER, places] = self.order(table[FIRST : FIRST + self.keys, places])
 
 
 class InertiaGoal(NumberedState, Lasting):
@@ -143,6 +153,7 @@ class InertiaGoal(NumberedState, Lasting):
         if self.spec.valued:
             table[FIRST + self.spec.keys] = told[:, 6]
         table[-1] = told[:, 7]
+        self.spec.put_orders(table)
         if self.lineage is None:
             table[IDENTITY] = 0
         elif named:
@@ -277,5 +288,6 @@ def inertia_of(node: Inertia, builder: GoalBuilder, number: int, kinds: Sequence
         row[D_NEXT], row[D_RENEWED] = deadline.becomes is not None, deadline.renewed
         row[D_VALUE] = 0 if deadline.value is None else constant_bits(builder, deadline.value, type)
         row[D_BECOMES] = 0 if deadline.becomes is None else constant_bits(builder, deadline.becomes, type)
-    spec = InertiaSpec(node.keys, node.valued, codes_of(types), deadlines, wanted)
+    order = builder.order(number, types[: node.keys])
+    spec = InertiaSpec(node.keys, node.valued, codes_of(types), deadlines, wanted, order)
     return InertiaGoal(spec, builder.lineage)

@@ -6,6 +6,7 @@ import numpy as np
 
 from cep.core.fluents import BEFORE, BEGINS, ENDED_ALL, ENDS, HELD, INITIATED, SINCE_EVER, WHOLE
 from cep.core.kernels import njit
+from cep.core.nullable import MISSING
 from cep.core.prefetch import prefetch
 from cep.core.relation import END, IDENTITY, ORDER
 from cep.core.time import END_OF_TIME
@@ -27,6 +28,9 @@ AHEAD = 16
 """The number of rows by which prefetching is ahead of processing."""
 
 NEVER = 2 * END_OF_TIME - 1
+
+BY_TIME = MISSING
+"""The order of arrival of rows that a deadline causes. The goal replaces it by an order that depends on the key."""
 
 # Columns of a waiting deadline: time, order in which it was set, key.
 WHEN, TURN, SLOT = range(3)
@@ -230,7 +234,7 @@ def inertia(  # type: ignore[no-untyped-def]
             if now > latest and deadlines[_deadline_of(deadlines, state[slot, VALUE]), D_ENDLESS]:
                 state[slot, DUE] = NEVER
                 continue
-            among = touch(state, keys, among, slot, state[slot, ARRIVAL])
+            among = touch(state, keys, among, slot, BY_TIME)
             pass_deadline(state, keys, slot, deadlines)
         for j in range(first, i):
             if transitions[kind_row, j] == INITIATED:

@@ -19,7 +19,7 @@ from cep.core.time import Frontier
 from cep.operators.goals.contract import Arrays, Goal, Ints
 from cep.operators.goals.fluents.inertia import InertiaGoal, InertiaSpec
 from cep.operators.goals.fluents.inertia_kernel import (
-    ARRIVAL,
+    BY_TIME,
     CELLS,
     D_ENDLESS,
     DUE,
@@ -80,7 +80,7 @@ def _instant(table, first, last, now, state, keys, deadlines, wanted, told, coun
         if table[i, T_KIND] == INITIATED:
             initiated(state, keys, 0, table[i, T_VALUE], 0)
     if state[0, HOLDS] and state[0, DUE] == now:
-        among = touch(state, keys, among, 0, state[0, ARRIVAL])
+        among = touch(state, keys, among, 0, BY_TIME)
         pass_deadline(state, keys, 0, deadlines)
     for i in range(first, last):
         if table[i, T_KIND] != INITIATED:
@@ -301,6 +301,7 @@ class InertiaReviser(KeyedReviser):
         self._put_right(cast(InertiaGoal, goal), ended)
         table = np.empty((FIRST + self.spec.width + 1, len(was) + len(now)), np.int64)
         _told(was, now, self.known.table, self.spec.valued, table)
+        self.spec.put_orders(table)
         return Revised(table, keys)
 
     def _changes(self, table: Table) -> Ints:

@@ -35,6 +35,7 @@ from cep.operators.goals.fluents.recording_kernel import (
     C_START,
     CELLS,
     I_END,
+    I_ORDER,
     I_SLOT,
     I_WIDTH,
     N_BEGUN,
@@ -67,6 +68,7 @@ from cep.operators.goals.heads import codes_of
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
+from cep.operators.goals.value_order import ValueOrder
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -85,12 +87,14 @@ class RecordingSpec:
     """Columns of a recording goal. The input columns are `width` arguments, then the end, bounds and start of a record.
 
     - `codes`: the columns of pool codes.
+    - `order`: the function that computes the order of arrival of ends, from the arguments.
     - `final`: True if no record can end the interval of another record.
     - `wanted`: the kinds of output rows that a reader needs.
     """
 
     width: int
     codes: tuple[int, ...]
+    order: ValueOrder
     final: bool = False
     wanted: frozenset[int] = frozenset(range(KINDS))
 
@@ -194,6 +198,7 @@ class RecordingGoal(NumberedState, Lasting):
                 set_timers(self.cells, self.timers, known, self.heap, self.counts)
             joined(*taken, self.timers, self.heap, self.counts, begun, ended)
         begun, ended = begun[: self.counts[N_BEGUN]], ended[: self.counts[N_ENDED]]
+        ended[:, I_ORDER] = self._orders(ended[:, I_SLOT])
         self.next = time_of(int(next_end(self.cells, self.timers, self.heap, self.counts)))
         by_end = stable_order_of((ended[:, I_END] + 1) >> 1, ended[:, I_SLOT])
         wanted = self.wanted
@@ -203,6 +208,9 @@ class RecordingGoal(NumberedState, Lasting):
             end = table[END]
             table = take(table, stable_order_of(ranks(end), table[START] - end, table[ORDER], _TURN[table[-1]]))
         return self._named(table) if rows(table) else empty(self.spec.width + 1)
+
+    def _orders(self, slots: Ints) -> Ints:
+        return self.spec.order(self.keys.known[slots].T)
 
     def _named(self, table: Table) -> Table:
         if self.lineage is not None:
@@ -248,6 +256,7 @@ class RecordingGoal(NumberedState, Lasting):
         opening, closing = 1 - (whole.start & 1), 2 - 2 * (whole.end & 1)
         wanted = self.spec.wanted
         since, until = whole.at(begins), whole.at(ended)
+        until = until._replace(order=self._orders(until.slot))
         first, last, begun = starts[begins], stops[ended], starts[ended]
         parts: list[tuple[Pieces, Ints, Ints, Ints | int]] = []
         if wanted & {BEGINS, BEGINS_AT}:
@@ -348,7 +357,12 @@ class RecordingGoal(NumberedState, Lasting):
         return held, int(sum(array.nbytes for array in arrays) + self.keys.nbytes)
 
 
-def recording_of(node: Recording, builder: GoalBuilder, kinds: Iterable[int]) -> Goal:
-    """Return the goal of a Recording node. `kinds`: the kinds of output rows that a reader needs."""
-    codes = codes_of(builder.types(node.child)[: node.width])
-    return RecordingGoal(RecordingSpec(node.width, codes, bool(node.final), frozenset(kinds)), builder.lineage)
+def recording_of(node: Recording, builder: GoalBuilder, number: int, kinds: Iterable[int]) -> Goal:
+    """Return the goal of a Recording node.
+
+    `number`: the node's number in the plan. `kinds`: the kinds of output rows that a reader needs.
+    """
+    types = builder.types(node.child)[: node.width]
+    order = builder.order(number, types)
+    spec = RecordingSpec(node.width, codes_of(types), order, bool(node.final), frozenset(kinds))
+    return RecordingGoal(spec, builder.lineage)

@@ -33,6 +33,7 @@ from cep.core.kernels import njit
 from cep.core.prefetch import prefetch
 from cep.core.relation import END, FIRST, IDENTITY, ORDER, START, Table, rows
 from cep.core.time import END_OF_TIME, Frontier
+from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import Arrays, Goal, Ints, Lasting
 from cep.operators.goals.fluents.changes import (
     GrowingIntervals,
@@ -55,6 +56,7 @@ from cep.operators.goals.intrinsics import bare, inside
 from cep.operators.goals.keys import Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
+from cep.operators.goals.value_order import ValueOrder
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -103,6 +105,7 @@ class SupportsSpec:
     - `wanted`: the kinds of a fluent's rows that another goal or the output reads; None for projections.
     - `closed`: a pair of kinds of change, or None. The first kind is replaced by the second: a beginning just after an
       instant becomes one at the instant, or an end just before an instant becomes one just after it.
+    - `order`: the function that computes the order of arrival of a fluent's rows from the tuple; None for projections.
     """
 
     width: int
@@ -114,6 +117,7 @@ class SupportsSpec:
     wanted: Ints | None = None
     delay: int = 0
     closed: tuple[int, int] | None = None
+    order: ValueOrder | None = None
 
 
 class SupportsStretches(InRounds):
@@ -254,11 +258,12 @@ def _row(table, place, start, end, order, kind, known, slot):  # type: ignore[no
 
 
 @bare
-def _become(slots, code, begins, state, wanted, known, delay, table):  # type: ignore[no-untyped-def]
+def _become(slots, code, begins, state, orders, wanted, known, delay, table):  # type: ignore[no-untyped-def]
     """Convert changes of supports to rows of a fluent in `table`, and return their count.
 
     Changes are in order of codes. At one code, beginnings come first. `wanted`: for each kind of row, True if it is
-    written. `table` must have room for all rows, and `state` must have a row for each slot.
+    written. `table` must have room for all rows, and `state` must have a row for each slot. `orders`: the order of
+    arrival of a tuple's rows, by slot.
     """
     place = 0
     for i in range(len(slots)):
@@ -277,9 +282,9 @@ def _become(slots, code, begins, state, wanted, known, delay, table):  # type: i
             if ever:
                 kind = BEFORE
             if wanted[kind]:
-                place = _row(table, place, start, start + delay, 0, kind, known, slot)
+                place = _row(table, place, start, start + delay, orders[slot, 0], kind, known, slot)
             if wanted[BEGINNING] and not ever:
-                place = _row(table, place, start, start + delay, 0, BEGINNING, known, slot)
+                place = _row(table, place, start, start + delay, orders[slot, 0], BEGINNING, known, slot)
             continue
         if before == 0:
             continue
@@ -292,13 +297,13 @@ def _become(slots, code, begins, state, wanted, known, delay, table):  # type: i
         end = instant >> 1
         kind = ENDS if instant & 1 else ENDS_AT
         if wanted[kind]:
-            place = _row(table, place, end, end + delay, 0, kind, known, slot)
+            place = _row(table, place, end, end + delay, orders[slot, 0], kind, known, slot)
         if wanted[ENDING]:
-            place = _row(table, place, end, end + delay, 0, ENDING, known, slot)
+            place = _row(table, place, end, end + delay, orders[slot, 0], ENDING, known, slot)
         if wanted[WHOLE] and not ever:
-            place = _row(table, place, start, end + delay, 0, WHOLE, known, slot)
+            place = _row(table, place, start, end + delay, orders[slot, 0], WHOLE, known, slot)
         if wanted[HELD] and ever:
-            place = _row(table, place, start, end + delay, 0, HELD, known, slot)
+            place = _row(table, place, start, end + delay, orders[slot, 0], HELD, known, slot)
         if wanted[GIVEN]:
             bounds = (1 if since & 1 == 0 else 0) + (2 if instant & 1 else 0)
             place = _row(table, place, start, end + delay, bounds, GIVEN, known, slot)
@@ -326,6 +331,7 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
     def _clear(self) -> None:
         self.tuples = Keys(len(self.spec.take))
         self.state = np.zeros((0, 2), np.int64)
+        self.orders, self._ordered = np.zeros((0, 1), np.int64), 0
         self._early: Ints | None = None
         self.waiting.clear()
 
@@ -333,6 +339,10 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
         ((table, code, begins),) = self.waiting.take([self._read_in(inputs[0])], frontier)
         slots, code, begins = in_order(self.tuples.slots(table, self.columns, groups=True), code, begins)
         self.state = filled_room(self.state, self.tuples.count, 0)
+        if self.spec.order is not None and self._ordered < self.tuples.count:
+            self.orders = filled_room(self.orders, self.tuples.count, 0)
+            self.orders[self._ordered : self.tuples.count, 0] = self.spec.order(self.tuples.known[self._ordered :].T)
+            self._ordered = self.tuples.count
         if self.holds_from > -INFINITE:
             slots, code, begins = self._from_first(slots, code, begins, decided(frontier, self.spec.late))
         if self.spec.wanted is not None:
@@ -373,9 +383,12 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
         if self._opening != self._closing:
             room += (self._opening - self._closing) * int(np.count_nonzero(begins))
         table = np.empty((FIRST + len(self.spec.take) + 1, room), np.int64)
-        count = _become(slots, code, begins, self.state, wanted, self.tuples.known, self.spec.delay, table)
+        count = _become(
+            slots, code, begins, self.state, self.orders, wanted, self.tuples.known, self.spec.delay, table
+        )  # fmt: skip
         if count < room:
             table = np.ascontiguousarray(table[:, :count])
+        table = by_arrival(table)
         if count and self.lineage is not None:
             self.lineage.name(table)
         return table
@@ -451,13 +464,17 @@ def formula_event_of(node: FormulaEvent, builder: GoalBuilder) -> Goal:
     return SupportsGoal(SupportsSpec(len(types), node.take, codes, None, node.within, late), builder.lineage)
 
 
-def extent_of(node: Extent, builder: GoalBuilder, kinds: Sequence[int]) -> Goal:
-    """Return the goal of an Extent node. `kinds`: the kinds of output rows that another goal or the output reads."""
+def extent_of(node: Extent, builder: GoalBuilder, number: int, kinds: Sequence[int]) -> Goal:
+    """Return the goal of an Extent node.
+
+    `number`: the node's number in the plan. `kinds`: the kinds of output rows that another goal or the output reads.
+    """
     types = builder.types(node.child)
     wanted = np.zeros(KINDS, np.int64)
     wanted[list(kinds)] = 1
     take = tuple(range(node.width))
     spec = SupportsSpec(
-        len(types), take, codes_of(types[: node.width]), node.width, None, node.late, wanted, delay_of(node.late)
-    )
+        len(types), take, codes_of(types[: node.width]), node.width, None, node.late, wanted, delay_of(node.late),
+        order=builder.order(number, types[: node.width]),
+    )  # fmt: skip
     return SupportsGoal(spec, builder.lineage)

@@ -14,8 +14,9 @@ import numpy as np
 from cep.core.array_capacity import roomy
 from cep.core.kernels import njit
 from cep.core.relation import END as T_END
-from cep.core.relation import IDENTITY, Table, empty, rows
+from cep.core.relation import FIRST, IDENTITY, ORDER, Table, empty, rows
 from cep.core.time import Frontier
+from cep.operators.goals.arrival import by_arrival
 from cep.operators.goals.contract import (
     Arrays,
     Goal,
@@ -54,6 +55,7 @@ from cep.operators.goals.store import (
     unlink,
     waiting_rows,
 )
+from cep.operators.goals.value_order import ValueOrder
 
 if TYPE_CHECKING:
     from cep.operators.build import GoalBuilder
@@ -134,7 +136,9 @@ def _unless(  # type: ignore[no-untyped-def]
 class DeadlineSpec:
     """The specification of `left UNLESS absent WITHIN duration`, with the duration in microseconds.
 
-    Key columns of both sides have the same representation.
+    Key columns of both sides have the same representation. `order`: the function that computes the order of arrival of
+    results from the columns of the left side. It is None if the duration is 0, because results then have the order of
+    the left side.
     """
 
     duration: int
@@ -142,6 +146,7 @@ class DeadlineSpec:
     left_key: tuple[int, ...]
     absent_key: tuple[int, ...]
     left_codes: tuple[int, ...]
+    order: ValueOrder | None
 
 
 class AbsenceDeadline(StoredState):
@@ -178,6 +183,9 @@ class AbsenceDeadline(StoredState):
         )  # fmt: skip
         table: Table = rows_table(self.store, self.cold, fired, self.spec.width)
         table[T_END] += self.spec.duration
+        if self.spec.order is not None:
+            table[ORDER] = self.spec.order(table[FIRST:])
+            table = by_arrival(table)
         if self.lineage is not None:
             parts = table[IDENTITY].copy()
             self.lineage.link(self.lineage.name(table), parts)
@@ -247,6 +255,7 @@ def deadline_of(node: Deadline, builder: GoalBuilder, number: int) -> Goal:
     mine, theirs = builder.keys(node.key, left, absent)
     left_key, left_added = builder.widened_key(mine, left)
     absent_key, absent_added = builder.widened_key(theirs, absent)
+    order = builder.order(number, left) if node.duration else None
     if left_added:
         # The output is the left side, without converted key columns.
         inner = AbsenceDeadline(
@@ -256,6 +265,7 @@ def deadline_of(node: Deadline, builder: GoalBuilder, number: int) -> Goal:
                 left_key,
                 absent_key,
                 codes_of([*left, *others(mine, left)]),
+                order,
             ),
             builder.lineage,
             once,
@@ -263,5 +273,5 @@ def deadline_of(node: Deadline, builder: GoalBuilder, number: int) -> Goal:
         wide = WithConvertedKeys(inner, (left_added, absent_added), (left, absent))
         wide.drop = len(left_added)
         return wide
-    spec = DeadlineSpec(node.duration, len(left), left_key, absent_key, codes_of(left))
+    spec = DeadlineSpec(node.duration, len(left), left_key, absent_key, codes_of(left), order)
     return with_converted_keys(AbsenceDeadline(spec, builder.lineage, once), ((), absent_added), (left, absent))

@@ -481,7 +481,8 @@ def enter(p, slot, now, i, rows, numbers, results, store, groups, nodes, state):
     groups[slot, G_START] = begin if empty else min(groups[slot, G_START], begin)
     groups[slot, G_COUNT] += 1
     groups[slot, G_END] = now
-    groups[slot, G_ORDER] = store[p, ARRIVAL] if keeps else rows.table[ORDER, i]
+    if form < EVERY:
+        groups[slot, G_ORDER] = store[p, ARRIVAL] if keeps else rows.table[ORDER, i]
     groups[slot, G_SEQUENCE] = state[ENTERED] + i
     for k in range(kinds.shape[0]):
         kind, offset = kinds[k], GROUP + WORDS * k
@@ -555,7 +556,7 @@ def advance(rows, numbers, results, windows, watermark, lineage):  # type: ignor
             outputs, edges = more_room(outputs, progress[MADE]), more_room(edges, progress[NAMED])
     chosen = np.flatnonzero(marked) if form < EVERY else np.arange(progress[RESULTS])
     step = numbers.step if form == EVERY else 0
-    table = in_order(outputs, chosen, edges[: progress[EDGES]], step)
+    table = in_order(outputs, chosen, edges[: progress[EDGES]], step, form >= EVERY)
     return table, edges[: progress[EDGES]], nodes
 
 

@@ -17,12 +17,12 @@ AHEAD = 8
 
 
 @njit()
-def in_order(outputs, chosen, edges, step):  # type: ignore[no-untyped-def]
+def in_order(outputs, chosen, edges, step, hashed):  # type: ignore[no-untyped-def]
     """Return the rows `chosen` of `outputs` as a table sorted by (end, start, order of arrival, identity).
 
     The table does not contain the identities. Edges are updated to the new row numbers. `step`: if it is positive, all
     ends are multiples of it, and many results have the same end. If it is 0, ends are those of arrivals, and results
-    with the same end are mostly sorted already.
+    with the same end are mostly sorted already. `hashed`: True if orders are distinct hashes.
     """
     n = chosen.shape[0]
     for column in (IDENTITY, END):
@@ -44,8 +44,12 @@ def in_order(outputs, chosen, edges, step):  # type: ignore[no-untyped-def]
                 if alike - first <= FEW:
                     insert_all(outputs, chosen, first, alike)
                 elif not ordered(outputs, chosen, first, alike):
-                    sort_by(outputs, chosen, first, alike, IDENTITY, 1)
-                    sort_by(outputs, chosen, first, alike, ORDER, 1)
+                    if hashed:
+                        sort_by(outputs, chosen, first, alike, ORDER, 1, True)
+                        insert_all(outputs, chosen, first, alike)
+                    else:
+                        sort_by(outputs, chosen, first, alike, IDENTITY, 1)
+                        sort_by(outputs, chosen, first, alike, ORDER, 1)
                 first = alike
         first = last
     table = np.empty((outputs.shape[1], n), np.int64)
@@ -66,10 +70,11 @@ def in_order(outputs, chosen, edges, step):  # type: ignore[no-untyped-def]
 
 
 @njit()
-def sort_by(outputs, chosen, first, last, column, step):  # type: ignore[no-untyped-def]
+def sort_by(outputs, chosen, first, last, column, step, roughly=False):  # type: ignore[no-untyped-def]
     """Sort the entries of `chosen` from `first` to before `last` by a column of `outputs`, with a stable radix sort.
 
-    `step`: all values differ from the least one by a multiple of it; 1 if no step is known.
+    `step`: all values differ from the least one by a multiple of it; 1 if no step is known. `roughly`: True to compare
+    only as many leading bits as distinguish almost all values, if they are spread evenly.
     """
     n = last - first
     least = outputs[chosen[first], column]
@@ -91,11 +96,14 @@ def sort_by(outputs, chosen, first, last, column, step):  # type: ignore[no-unty
         long += 1
     while most_bits < BITS and (most_bits < FEWEST or 1 << most_bits < n):
         most_bits += 1
-    rounds = -(-long // most_bits)
-    bits = np.uint64(-(-long // rounds))
+    compared = 1
+    while compared < long and (not roughly or n >> compared > 0):
+        compared += 1
+    rounds = -(-compared // most_bits)
+    bits = np.uint64(-(-compared // rounds))
     mask = (np.uint64(1) << bits) - np.uint64(1)
     places = np.empty(RADIX + 1, np.int64)
-    shift = np.uint64(0)
+    shift = np.uint64(long - compared)
     for _ in range(rounds):
         places[: np.int64(mask) + 2] = 0
         for j in range(n):

@@ -427,7 +427,7 @@ def _numbered(counts: Ints) -> Ints:
     return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-def window_of(node: Aggregation, builder: GoalBuilder) -> Goal:
+def window_of(node: Aggregation, builder: GoalBuilder, number: int) -> Goal:
     types = builder.types(node.child)
     results = results_of(node.results, types, builder)
     kinds, values = results.kinds, results.values
@@ -439,7 +439,8 @@ def window_of(node: Aggregation, builder: GoalBuilder) -> Goal:
         return SlidingAggregate(plain, builder.lineage)
     form, length, step, bounds = _form(node)
     parameters = tuple(float(result.parameter or 0) for result in node.results)
-    spec = WindowSpec(form, length, step, bounds, node.by, by_codes, kinds, parameters, values, coded)
+    order = builder.order(number, [types[column] for column in node.by])
+    spec = WindowSpec(form, length, step, bounds, node.by, by_codes, kinds, parameters, values, coded, order)
     return WindowedAggregate(spec, lambda: Labels(builder.pool), builder.lineage)
 
 

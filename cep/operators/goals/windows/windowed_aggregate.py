@@ -24,6 +24,7 @@ from cep.operators.goals.keys import MISSING, NAN, Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import DeclaredState, StateTable, tuples_of
 from cep.operators.goals.store import room
+from cep.operators.goals.value_order import ValueOrder
 from cep.operators.goals.windows import general_window, ordered_multiset, partial_aggregates
 from cep.operators.goals.windows.general_window import (
     CELLS,
@@ -37,6 +38,7 @@ from cep.operators.goals.windows.general_window import (
     G_DUE,
     G_END,
     G_HEAD,
+    G_ORDER,
     G_SEQUENCE,
     G_TAIL,
     GROUP,
@@ -90,6 +92,8 @@ class WindowSpec:
     - `kinds`: the aggregate functions. `parameters`: the parameter of each function, 0 if it has none.
     - `values`: a function that computes the values to aggregate from a table, as bits, one row per function.
     - `value_codes`: the functions whose values are pool codes.
+    - `order`: the function that computes the order of arrival of a group's results from its key. Results of windows
+      that slide at each arrival have the order of the arrival instead.
     """
 
     form: int
@@ -102,6 +106,7 @@ class WindowSpec:
     parameters: tuple[float, ...]
     values: Callable[[Table], Ints]
     value_codes: tuple[int, ...]
+    order: ValueOrder
 
 
 class WindowedAggregate(DeclaredState):
@@ -142,8 +147,10 @@ class WindowedAggregate(DeclaredState):
         spec, table = self.spec, inputs[0]
         if not rows(table) and ((due := self.due()) is None or due > frontier.watermark):
             return empty(len(spec.by) + len(spec.kinds))
+        known = self.keys.count
         slots = self.keys.slots(table, self.by, groups=True)
         self.groups = more_groups(self.groups, self.keys.count)
+        self._put_orders(known)
         if self.keeps:
             self.store = room(self.store, self.count + rows(table))
         values = spec.values(table)
@@ -171,6 +178,11 @@ class WindowedAggregate(DeclaredState):
         if self.lineage is not None:
             self.lineage.link(self.lineage.name(outputs)[edges[:, 0]], edges[:, 1])
         return outputs
+
+    def _put_orders(self, since: int) -> None:
+        """Store the order of the results of all groups from the slot `since` on."""
+        if self.spec.form >= EVERY and since < self.keys.count:
+            self.groups[since : self.keys.count, G_ORDER] = self.spec.order(self.keys.known[since:].T)
 
     def _ranks(self, values: Ints) -> Ints:
         """Return integers by which kernels sort the values of each function. For functions that need no order, they are
@@ -298,6 +310,7 @@ class WindowedAggregate(DeclaredState):
         self.keys.become(state["keys"], len(state["keys"]))
         self.store, self.groups = state["store"], state["groups"]
         self.state[ROWS] = len(self.store)
+        self._put_orders(0)
         groups = self.groups
         self.state[ENTERED] = int(groups[:, G_SEQUENCE].max(initial=-1)) + 1
         if self.spec.form == EVERY and len(groups):
