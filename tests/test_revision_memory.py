@@ -9,7 +9,7 @@ import pytest
 from cep.engine import Engine
 from cep.operators.goals.pairs.join import JoinGoal
 from cep.operators.goals.state_tables import NumberedState
-from cep.runtime.revision import incremental, revision
+from cep.runtime.revision import incremental, revision, window_segment
 from tests.test_revision import Rows, rows
 
 SECOND = 1_000_000
@@ -84,11 +84,11 @@ def test_what_is_held_is_by_the_window(come: str, monkeypatch: pytest.MonkeyPatc
 def test_goals_hold_what_their_keys_need_where_each_key_comes_seldom() -> None:
     rng = np.random.default_rng(9)
     keys, engine, sizes = 1000, Engine.from_text(TEXT, revise=WINDOW), []
-    for at in range(0, 12_000, 500):
+    for at in range(0, 24_000, 500):
         values, of = rng.random(500).round(3), rng.integers(0, keys, 500)
         engine.push({"reading": pl.DataFrame({"time": (at + np.arange(500)) * SECOND // 1000, "k": of, "v": values})})
         sizes.append((engine.state_rows, engine.state_bytes))
-    begun, later = (np.max(part, axis=0) for part in (sizes[8:16], sizes[16:]))
+    begun, later = (np.max(part, axis=0) for part in (sizes[8:24], sizes[24:]))
     assert (later <= 1.1 * begun).all(), (begun, later)
 
 
@@ -109,3 +109,42 @@ def test_goals_forget_where_every_push_ends_in_the_midst_of_an_instant(by_key: b
 def goals(engine: Engine) -> list[JoinGoal | NumberedState]:
     """Those that hold rows or numbers of keys."""
     return [goal for _, goal in engine._machine._goals() if isinstance(goal, JoinGoal | NumberedState)]
+
+
+@pytest.mark.parametrize("late", [0, 50])
+def test_copies_of_a_large_state_cost_no_more_than_the_rows_of_the_stream(
+    late: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state keeps the last rows of 5,000 keys. The stream is 100 windows long."""
+    copies: list[int] = []
+
+    def copied(states: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+        copies.append(sum(array.nbytes for state in states for array in state.values()))
+        return window_segment.copied(states)
+
+    text = """
+    event reading(k: int, v: float) TIME t.
+    two(K, S) <- reading(K, V) AGGREGATE S = sum(V) OVER LAST 2 EVENTS BY K.
+    """
+    keys, rows_of_push, pushes = 5_000, 100, 200
+    numbers = np.arange(keys + rows_of_push * pushes)
+    every = pl.DataFrame({"time": numbers * 10_000, "k": numbers % keys, "v": numbers % 7 / 2})
+    monkeypatch.setattr(revision, "copied", copied)
+    engine, net = Engine.from_text(text, revise=2 * SECOND), Rows()
+    tables = [every[:keys]]
+    for first in range(keys, every.height, rows_of_push):
+        block = every[first : first + rows_of_push]
+        tables += [block[late:], block[:late]] if late else [block]
+    for table in tables:
+        made = engine.push({"reading": table})
+        net.subtract(rows(made, -1))
+        net.update(rows(made, 1))
+    assert len(copies) > 3
+    assert sum(copies) <= 3 * every.height * 6 * 8, "a row of the input has six words"
+    made = engine.close()
+    net.subtract(rows(made, -1))
+    net.update(rows(made, 1))
+    plain = Engine.from_text(text)
+    expected = rows(plain.push({"reading": every}))
+    expected.update(rows(plain.close()))
+    assert net == expected

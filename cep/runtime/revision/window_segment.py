@@ -74,13 +74,13 @@ Windows = dict[str, RowWindow]
 STRETCHES, FEWEST = 16, 4
 """The maximum and the minimum number of stretches per window.
 
-With sparse input, and during incremental revision, the window has the minimum number.
+With sparse input, and during incremental revision, the window has the minimum number, or fewer if the state is large.
 """
 LEAST_ROWS = 16_384
 """The minimum number of input rows in a stretch. The rows of a stretch also take at least twice as much memory as the
 stored state.
 
-A stretch whose length is 1/FEWEST of the window may have fewer rows.
+A stretch whose length is 1/FEWEST of the window may have fewer rows, but takes at least as much memory as the state.
 """
 
 
@@ -112,13 +112,15 @@ class Stretch:
         long = until - self.since
         if long < spacing(length):
             return False
+        tables = [table for window in self.inputs.values() for table in window.runs]
+        size, state = sum(table.nbytes for table in tables), self.state.nbytes
+        if size < state:  # another copy of the state would cost more than the rows
+            return False
         if parts is not None:
             return long * parts >= length
         if until < watermark or long * FEWEST >= length:
             return True
-        tables = [table for window in self.inputs.values() for table in window.runs]
-        size = sum(table.nbytes for table in tables)
-        return sum(map(rows, tables)) >= LEAST_ROWS and size >= 2 * self.state.nbytes
+        return sum(map(rows, tables)) >= LEAST_ROWS and size >= 2 * state
 
 
 def spacing(length: int) -> int:
