@@ -89,7 +89,7 @@ def stepped(name: str, given: list[Any], keys: int) -> list[Any]:
     """Return the output of an operator that processes its input in STEPS steps."""
     from cep.core.interval_sets import INFINITE, reach
     from cep.operators.goals.fluents.changes import Changes
-    from cep.operators.goals.fluents.temporal_kernels import TemporalEvaluation
+    from cep.operators.goals.fluents.temporal_evaluation import TemporalEvaluation
 
     metric = TemporalEvaluation(name, reach(0, least(keys)), least(keys) // 4)
     last = max(int(each.code.max()) for each in given)

@@ -19,8 +19,8 @@ import requests
 from apprise import plugins
 
 from cep.connectors.alerts.outbox import Outbox
-from cep.connectors.receivers import apprise_messages
-from cep.connectors.receivers.apprise_messages import (
+from cep.connectors.receivers import chat_services
+from cep.connectors.receivers.chat_services import (
     CHATS,
     HOSTED,
     MARKDOWN,
@@ -132,7 +132,7 @@ def test_places_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         with pytest.raises(CepError) as caught:
             targets([feed])
         assert message in caught.value.message.lower()
-    monkeypatch.setattr(apprise_messages, "find_spec", lambda name: None)
+    monkeypatch.setattr(chat_services, "find_spec", lambda name: None)
     with pytest.raises(CepError, match="needs the package apprise") as caught:
         named(SLACK)
     assert "pip install" in (caught.value.hint or "")

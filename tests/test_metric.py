@@ -15,7 +15,7 @@ from cep.core.interval_sets import INFINITE, Intervals, Reach, coalesce, reach
 from cep.core.metric_operators import TEMPORAL
 from cep.core.stable_order import stable_order
 from cep.operators.goals.fluents.changes import Changes, by_code, no_changes
-from cep.operators.goals.fluents.temporal_kernels import BEFORE_ALL, TemporalEvaluation
+from cep.operators.goals.fluents.temporal_evaluation import BEFORE_ALL, TemporalEvaluation
 from tests.long import seeds
 
 TWO = ("SINCE", "UNTIL")

@@ -66,7 +66,7 @@ def targets(feeds: Sequence[str], routes: Routes | None = None) -> list[Target]:
 
 def _targets(text: str) -> list[Target]:
     if text.startswith(("apprise+file://", "apprise+env://")):
-        from cep.connectors.receivers.apprise_messages import apprise_targets
+        from cep.connectors.receivers.chat_services import apprise_targets
 
         return apprise_targets(text)
     return [target(text)]
@@ -125,7 +125,7 @@ def delivery(target: Target, origin: Publisher, outbox: Outbox) -> Delivery:
         case "smtp":
             return Mail(target, origin, outbox)
         case "apprise":
-            from cep.connectors.receivers.apprise_messages import AppriseMessages
+            from cep.connectors.receivers.chat_services import AppriseMessages
 
             return AppriseMessages(target, origin)
         case _:

@@ -31,7 +31,7 @@ from cep.operators.goals.intrinsics import as_bits, as_float
 from cep.operators.goals.keys import MISSING, NAN, Keys
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import NumberedState, StateTable, tuples_of
-from cep.operators.goals.windows import partial_aggregates, wide_partial_aggregates
+from cep.operators.goals.windows import partial_aggregates, slopes_and_percentiles
 from cep.operators.goals.windows.order_labels import Labels
 from cep.operators.goals.windows.sliding_aggregate import results_of
 
@@ -70,13 +70,13 @@ def _ranked(kind, parameter, values):  # type: ignore[no-untyped-def]
     for i in range(count):
         floats[i] = as_float(values[i])
     floats = np.sort(floats)
-    place = (count - 1) * (0.5 if kind == wide_partial_aggregates.MEDIAN else parameter / 100.0)
+    place = (count - 1) * (0.5 if kind == slopes_and_percentiles.MEDIAN else parameter / 100.0)
     rank = int(np.floor(place))
     low, share = floats[rank], place - rank
     if share <= 0.0 or rank == count - 1:
         return as_bits(low + 0.0)
     high = floats[rank + 1]
-    if kind == wide_partial_aggregates.MEDIAN:
+    if kind == slopes_and_percentiles.MEDIAN:
         return as_bits((low + high) / 2.0 + 0.0)
     return as_bits(low + (high - low) * share + 0.0)
 
@@ -87,7 +87,7 @@ def _most_often(k, head, size, state, values, ranks):  # type: ignore[no-untyped
     picked, rank = np.empty(size, np.int64), np.empty(size, np.int64)
     count, p = 0, head
     while p >= 0:
-        if partial_aggregates.lift(wide_partial_aggregates.MODE, values[p, k]):
+        if partial_aggregates.lift(slopes_and_percentiles.MODE, values[p, k]):
             picked[count], rank[count] = values[p, k], ranks[p, k]
             count += 1
         p = state[p, AFTER]
@@ -109,13 +109,13 @@ def _result(kind, parameter, k, head, size, state, values, ranks):  # type: igno
 
     `k`: the number of the result. `head`: the first tuple in the group's chain. `size`: the number of tuples.
     """
-    if kind == wide_partial_aggregates.MODE or kind == wide_partial_aggregates.MODE_FLOAT:
+    if kind == slopes_and_percentiles.MODE or kind == slopes_and_percentiles.MODE_FLOAT:
         best = _most_often(k, head, size, state, values, ranks)
-        return NAN if kind == wide_partial_aggregates.MODE_FLOAT and best == MISSING else best
+        return NAN if kind == slopes_and_percentiles.MODE_FLOAT and best == MISSING else best
     if (
         kind == partial_aggregates.DISTINCT
-        or kind == wide_partial_aggregates.MEDIAN
-        or kind == wide_partial_aggregates.PERCENTILE
+        or kind == slopes_and_percentiles.MEDIAN
+        or kind == slopes_and_percentiles.PERCENTILE
     ):
         picked = np.empty(size, np.int64)
         count, p = 0, head
@@ -225,7 +225,7 @@ class GroupingGoal(NumberedState):
         self.modes = [
             k
             for k, kind in enumerate(spec.kinds)
-            if kind in (wide_partial_aggregates.MODE, wide_partial_aggregates.MODE_FLOAT)
+            if kind in (slopes_and_percentiles.MODE, slopes_and_percentiles.MODE_FLOAT)
         ]
         self.columns = np.array([c for c in range(spec.width) if c != spec.kind], np.int64)
         self.by = np.array(spec.by, np.int64)
@@ -289,7 +289,7 @@ class GroupingGoal(NumberedState):
                 if self.labels[k].meet(values[before:]):
                     first = 0  # the labels of earlier values have changed
                 self.ranks[first : len(values), k] = self.labels[k].of(values[first:])
-            elif self.spec.kinds[k] == wide_partial_aggregates.MODE_FLOAT:
+            elif self.spec.kinds[k] == slopes_and_percentiles.MODE_FLOAT:
                 fresh = values[before:] = bits(np.ascontiguousarray(values[before:]).view(np.float64) + 0.0)
                 self.ranks[before : len(values), k] = fresh ^ ((fresh >> 63) & (2**63 - 1))
             else:
@@ -360,7 +360,7 @@ def grouping_of(node: Grouping, builder: GoalBuilder) -> Goal:
     parameters = tuple(float(result.parameter or 0) for result in node.results)
     codes = codes_of(types)
     labelled = tuple(
-        k for k, kind in enumerate(results.kinds) if kind == wide_partial_aggregates.MODE and results.types[k] in CODED
+        k for k, kind in enumerate(results.kinds) if kind == slopes_and_percentiles.MODE and results.types[k] in CODED
     )
     spec = GroupingSpec(
         len(types), node.by, node.kind, node.late, codes, results.kinds, parameters, results.values, labelled

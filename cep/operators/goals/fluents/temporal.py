@@ -34,7 +34,7 @@ from cep.operators.goals.fluents.changes import (
     table_of,
     waiting_table,
 )
-from cep.operators.goals.fluents.temporal_kernels import TemporalEvaluation
+from cep.operators.goals.fluents.temporal_evaluation import TemporalEvaluation
 from cep.operators.goals.heads import codes_of, project
 from cep.operators.goals.in_rounds import InRounds
 from cep.operators.goals.keys import Keys

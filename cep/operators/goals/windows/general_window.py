@@ -29,7 +29,7 @@ from cep.operators.goals.store import sortable
 from cep.operators.goals.windows import ordered_multiset
 from cep.operators.goals.windows.partial_aggregates import DISTINCT, combine, lift
 from cep.operators.goals.windows.result_order import in_order
-from cep.operators.goals.windows.wide_partial_aggregates import (
+from cep.operators.goals.windows.slopes_and_percentiles import (
     MODE,
     MODE_FLOAT,
     RATE,
@@ -105,7 +105,7 @@ class WindowNumbers(NamedTuple):
 class ResultKinds(NamedTuple):
     """The aggregate functions of a goal, as all kernels of this module read them.
 
-    - `kinds`: the number of each function (`partial_aggregates`, `wide_partial_aggregates`).
+    - `kinds`: the number of each function (`partial_aggregates`, `slopes_and_percentiles`).
     - `parameters`: the parameter of each function, 0 if it has none.
     - `scratch`: a buffer for one partial result.
     """

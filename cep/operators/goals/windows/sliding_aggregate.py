@@ -20,7 +20,7 @@ from cep.operators.goals.keys import Keys, capacity_for, reindex
 from cep.operators.goals.lineage import Lineage
 from cep.operators.goals.state_tables import DeclaredState, StateTable, tuples_of
 from cep.operators.goals.store import room
-from cep.operators.goals.windows import general_window, partial_aggregates, wide_partial_aggregates
+from cep.operators.goals.windows import general_window, partial_aggregates, slopes_and_percentiles
 from cep.operators.goals.windows.order_labels import Labels
 from cep.operators.goals.windows.sliding_rings import (
     COUNTS,
@@ -141,11 +141,11 @@ OF_FLOATS = ("avg", "stddev", "median", "percentile", "slope", "rate", "ewma")
 """Functions that convert numbers to floats and return a float."""
 
 KINDS = {
-    ("median", "float"): wide_partial_aggregates.MEDIAN,
-    ("percentile", "float"): wide_partial_aggregates.PERCENTILE,
-    ("slope", "float"): wide_partial_aggregates.SLOPE,
-    ("rate", "float"): wide_partial_aggregates.RATE,
-    ("ewma", "float"): wide_partial_aggregates.EWMA,
+    ("median", "float"): slopes_and_percentiles.MEDIAN,
+    ("percentile", "float"): slopes_and_percentiles.PERCENTILE,
+    ("slope", "float"): slopes_and_percentiles.SLOPE,
+    ("rate", "float"): slopes_and_percentiles.RATE,
+    ("ewma", "float"): slopes_and_percentiles.EWMA,
     ("sum", "int"): partial_aggregates.SUM_INT,
     ("sum", "duration"): partial_aggregates.SUM_INT,
     ("sum", "float"): partial_aggregates.SUM_FLOAT,
@@ -174,7 +174,7 @@ def kind_of(function: str, type: str, distinct: bool) -> int:
     if function == "last":
         return partial_aggregates.LAST_FLOAT if type == "float" else partial_aggregates.LAST_VALUE
     if function == "mode":
-        return wide_partial_aggregates.MODE_FLOAT if type == "float" else wide_partial_aggregates.MODE
+        return slopes_and_percentiles.MODE_FLOAT if type == "float" else slopes_and_percentiles.MODE
     if function in ("min", "max") and type != "float":
         return partial_aggregates.MIN_INT if function == "min" else partial_aggregates.MAX_INT
     return KINDS[function, type]
@@ -433,7 +433,7 @@ def window_of(node: Aggregation, builder: GoalBuilder, number: int) -> Goal:
     kinds, values = results.kinds, results.values
     coded = tuple(k for k, type in enumerate(results.types) if type in CODED)
     by_codes = tuple(i for i, c in enumerate(node.by) if types[c] in CODED)
-    if node.over is None and max(kinds) < wide_partial_aggregates.RATE:
+    if node.over is None and max(kinds) < slopes_and_percentiles.RATE:
         events, duration = node.events or 0, node.duration or 0
         plain = AggregateSpec(events, duration, node.by, by_codes, kinds, values, coded)
         return SlidingAggregate(plain, builder.lineage)

@@ -68,7 +68,7 @@ from cep.operators.goals.windows.general_window import (
     slide_on,
 )
 from cep.operators.goals.windows.order_labels import Labels
-from cep.operators.goals.windows.wide_partial_aggregates import MEDIAN, MODE, MODE_FLOAT, PERCENTILE, WORDS
+from cep.operators.goals.windows.slopes_and_percentiles import MEDIAN, MODE, MODE_FLOAT, PERCENTILE, WORDS
 
 SORTED = (partial_aggregates.DISTINCT, PERCENTILE, MEDIAN, MODE, MODE_FLOAT)
 UNORDERED = (partial_aggregates.DISTINCT, MODE)

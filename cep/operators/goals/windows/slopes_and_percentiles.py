@@ -1,9 +1,10 @@
-"""Partial results of six words for aggregates that depend on the times of values: slopes, rates and exponentially
-weighted means.
+"""Partial results of six words, for aggregates that depend on the times of values (slopes, rates and exponentially
+weighted means) or on their order (medians, percentiles and modes).
 
 For all other aggregates, this module calls the functions of `partial_aggregates`, which use three of the words. The
 sums of a slope are combined as Chan, Golub and LeVeque (1983) combine those of a variance, with times relative to a
-time in the window. Weighted means are weighted relative to the youngest value.
+time in the window. Weighted means are weighted relative to the youngest value. Medians, percentiles and modes are read
+from an `ordered_multiset`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Send messages to services through Apprise. A file (`apprise+file://PATH`) or a variable (`apprise+env://NAME`) lists
-the services' URLs; each URL is one receiver.
+"""Send messages to chats, pagers and SMS gateways, such as Slack, through Apprise.
+
+A file (`apprise+file://PATH`) or a variable (`apprise+env://NAME`) lists the services' URLs. Each URL is one receiver.
 
 Apprise resolves host names and connects on its own, so the rules about private addresses cannot be enforced. A URL is
 accepted if its service has a fixed public address. Other URLs need `#private=yes`.
