@@ -33,8 +33,8 @@ class SmallUnits:
 
     @classmethod
     def of_points(cls, schemas: Mapping[str, Schema]) -> SmallUnits:
-        """Create a detector for event types that are read from line protocol. Their unit is the nanosecond if the
-        declaration names no other unit."""
+        """Create a detector of small time units for event types that are read from line protocol. Their unit is the
+        nanosecond if the declaration names no other unit."""
         units = {}
         for name, schema in schemas.items():
             if schema.declared and schema.format is None and (format := timed(schema).format) is not None:

@@ -263,7 +263,7 @@ def test_the_chosen_values_are_written_into_the_program() -> None:
     assert "PARAM Hot = 8.0 IN 5..9 STEP 1." in text and text != PROGRAM
     assert cep("check", "rules.cep").exit_code == 0
     assert max(map(len, result.stdout.splitlines())) <= 80
-    heading = "Pareto front: no other point has both more recall and less load"
+    heading = "Pareto front: the points at which more recall costs more load"
     for part in ("from the holdout on", heading, "chosen by load"):
         assert part in result.stdout
 
@@ -445,7 +445,7 @@ def test_points_that_pass_come_first_and_a_line_divides_them() -> None:
     ]
     assert 0 < sum(passing) < 15 and lines[head].endswith(f"come first: {sum(passing)} of 15")
     assert lines[head + 2 + sum(passing)] == "--- these do not pass ---"
-    place = lines.index("Pareto front: no other point has both more recall and less load")
+    place = lines.index("Pareto front: the points at which more recall costs more load")
     assert lines[place + 1].split() == ["Hot", "Patience", "recall", "precision", "lead", "time", "load"]
     assert " of " in lines[place + 2] and lines[place + 2].endswith("/d")
 

@@ -145,7 +145,7 @@ def _points(result: BacktestResult) -> Iterator[str]:
     figure = result.figure if result.figure in HIGHER[:2] else "recall"
     best = front(judged, figure)
     yield ""
-    yield f"Pareto front: no other point has both more {figure} and less load"
+    yield f"Pareto front: the points at which more {figure} costs more load"
     yield from (f"  {text}" for text in _table(result, best[:SHOWN]))
     if (rest := len(best) - SHOWN) > 0:
         yield f"  and {rest} more"

@@ -112,7 +112,7 @@ class Schema:
     - `further`: further columns that contain parts of the time. All texts are joined with blanks.
     - `iri`: the class of its occurrences in RDF.
     - `format`: the format of times. `records`: the format of records.
-    - `fluent`: None for an event, otherwise the kind of a fluent's table.
+    - `fluent`: None for an event, otherwise the form of the fluent's table: intervals, or beginnings and ends.
     - `key`: the attributes of the KEY. A later record that has the same key and time replaces an earlier one.
     - `when`: the tests that select the records of this event. If it is None, each record contains the name of its
       event.

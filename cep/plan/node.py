@@ -211,8 +211,8 @@ class Node(WithProperties[NodeProperties]):
         return None
 
     def after(self, texts: Sequence[str]) -> str | None:
-        """Return the rule text for results that the node produces when time has passed, such as `ENDS AFTER 5 min`.
-        Return None if these results have the same text as the node's other results.
+        """Return the part of the rule's text that describes results which the passing of time causes. An example is
+        `ENDS AFTER 5 min`. Return None if the node's other results have the same text.
 
         `texts`: the texts of the node's columns.
         """

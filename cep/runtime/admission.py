@@ -170,7 +170,8 @@ def small_tables(
     """Admit the small tables of a push, combined into one table per set of attributes.
 
     The result omits tables that cannot be concatenated, and tables with a row that does not match its schema. `inlets`:
-    the family inlets of event types; all tables of one inlet are returned as one, under the inlet's name.
+    for event types whose rules run as one family, the input table that they share. The tables of all these types are
+    returned as one table, under the inlet's name.
     """
     groups: dict[str, list[tuple[str, pl.DataFrame, int]]] = {}
     position = parts.position

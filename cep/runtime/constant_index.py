@@ -169,7 +169,7 @@ def _repeated(table, row, mask, least, greatest, ranks, highs, parts, readers, w
     """Write each row once for each reader whose condition it satisfies, with the reader's number, as far as `wider` has
     room.
 
-    Return the number of rows that need room. The arguments are those of `_concerned`.
+    Return the number of rows for which `wider` needs room in total. The arguments are those of `_concerned`.
     """
     room, last, written = wider.shape[1], table.shape[0], 0
     for i in range(table.shape[1]):

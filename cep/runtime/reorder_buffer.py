@@ -156,8 +156,8 @@ class ReorderBuffer:
         return saved_times if self.of_input is None else saved_times | {"of_input": self.of_input, "begun": self.begun}
 
     def later(self, times: Mapping[str, Any]) -> None:
-        """Include the occurrences that another buffer has received in the earliest and latest times. `times`: the
-        result of that buffer's `times`."""
+        """Combine the earliest and latest times of this buffer with those of another buffer. `times`: the result of
+        the other buffer's `times`."""
         self.latest = max(self.latest, times["latest"])
         self.first = min(self.first, times["first"])
         if self.of_input is not None:

@@ -55,8 +55,8 @@ class Report:
     - `revised`: the statistics of revision, or None if output is never withdrawn. `withdrawn`: the number of
       withdrawn output rows, by type.
     - `remarks`: remarks about an input that looks wrong.
-    - `lacking`: by event, the attributes that no record has, each with the place in the records where its value
-      probably is.
+    - `lacking`: by event, the attributes that no record has under their own name. Each has the path in the
+      records where its value probably is.
     - `keys`: the most frequent keys of the distributed rows.
 
     Times are in microseconds. A time is None before the first event, and after the end of the input.

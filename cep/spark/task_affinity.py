@@ -107,8 +107,8 @@ class Slots:
         self._shuffles = []
 
     def _anchor(self, width: int) -> _Anchor:
-        """Return an anchor that has `width` partitions. The anchor is created by the first call, and created anew when
-        an executor is added or lost."""
+        """Return a cached RDD with `width` partitions, which keep tasks in the same executors. The first call creates
+        it. It is created anew when an executor is added or lost."""
         before, executors = self._anchored, self._executors()
         if before is not None and before.executors == executors and before.rows.getNumPartitions() == width:
             return before

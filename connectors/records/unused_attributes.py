@@ -25,7 +25,7 @@ Lacking = Mapping[str, Mapping[str, str | None]]
 class NeverThere:
     """The optional attributes of each event type that have had no value in any record so far.
 
-    The first record of each event type is stored as JSON, because it shows whether a key is absent or has the value
+    The object keeps the first JSON record of each event type, because it shows whether a key is absent or has the value
     null. In other formats, each record has all columns, even if they are empty.
     """
 

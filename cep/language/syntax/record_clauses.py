@@ -156,8 +156,9 @@ class Clauses:
                 f"{first.text.upper()} describes the time, but no column of the time is named", hint, first.span
             )
         if self.of is not None and self.of != "time" and (self.of != "duration" or first.key != "FORMAT"):
+            things = "times and durations" if first.key == "FORMAT" else "times"
             hint = 'for decimal commas, write `FORMAT csv(decimal: ",")` after the declaration'
-            hint = hint if self.of in ("int", "float") else "only times and durations have a FORMAT"
+            hint = hint if self.of in ("int", "float") else f"only {things} have a {first.key}"
             cursor.stop(f"{first.text.upper()} is for times, but this attribute is of type {self.of}", hint, first.span)
 
     def _format(self, cursor: Cursor, first: Token) -> None:

@@ -63,8 +63,8 @@ class Head:
             self.constants = [(FIRST + place, int(bits(evaluations[place]({}, 1))[0])) for place in places]
 
     def of_family(self) -> Head:
-        """Return this head for a family of goals (see `cep.operators.goals.in_family`). It also copies the column that
-        contains the member."""
+        """Return this head for a family of goals (see `cep.operators.goals.in_family`). The new head
+        also copies the column that says to which goal of the family a row belongs."""
         member = len(self.types)
 
         def evaluate(columns: Columns, count: int) -> Column:

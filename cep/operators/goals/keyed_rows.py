@@ -349,7 +349,7 @@ class KeyedRows:
         self._widen(keys.copy(), needed, self._rooms(needed, first))
 
     def forget(self, keys: Ints) -> None:
-        """Drop the rows of these keys that do not end after `floor`."""
+        """Drop the rows of these keys that end at or before `self.floor`."""
         _forgotten(self.rows, self.spans, keys, self.floor, self.before, self.kept)
 
     def _tidy(self) -> None:

@@ -49,7 +49,8 @@ class Memo:
     __slots__ = ("_compute", "_generation", "_known", "_missing", "_pool")
 
     def __init__(self, compute: Callable[[Ints], Operand], pool: Pool) -> None:
-        """Create an empty cache. `compute`: the function. It gets distinct codes, none of which is missing."""
+        """Create an empty cache. `compute`: the function whose results are cached. Its arguments are distinct pool
+        codes, none of which is missing."""
         self._compute = compute
         self._pool = pool
         self._generation = -1
