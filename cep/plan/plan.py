@@ -214,7 +214,7 @@ class Pass:
 PASSES = (
     Pass("safe", _safe, "refuses rules with a variable that nothing binds; the other passes run without them"),
     Pass("binarise", _binarise, "makes nodes with two inputs, merges equal ones, and assigns each condition to a node"),
-    Pass("order", _order, "sorts nodes and events in the order of execution; a cycle is a group"),
+    Pass("order", _order, "sorts nodes and events in the order of execution; those that form a cycle are one group"),
     Pass(
         "types",
         _types,
@@ -228,7 +228,7 @@ PASSES = (
     Pass(
         "horizon",
         _horizon,
-        "finds the input events, the nodes whose rows are all instants, and how long goals must remember rows",
+        "finds which events are inputs, which nodes have only instants as rows, and how long goals must remember rows",
         True,
     ),
     Pass("lint", _lint, "warns of valid code that is probably a mistake", True),
