@@ -87,9 +87,13 @@ class PatternNode(Node, ABC):
         """The variables that the pattern binds, in the order in which it binds them."""
         return list(dict.fromkeys(name for part in self.parts[:2] for name in part.columns()))
 
+    def completing(self) -> list[Node]:
+        """The parts that may complete the pattern."""
+        return self.parts
+
     def events(self) -> set[str]:
-        """The events in the pattern."""
-        return set().union(*(part.events() for part in self.parts))
+        """The events that may complete the pattern."""
+        return set().union(*(part.events() for part in self.completing()))
 
     def order(self, values: Env, columns: list[str]) -> int:
         """The order of a result that time completes, from the values that tell it from others."""
@@ -215,6 +219,9 @@ class PairNode(PatternNode):
         self.memory: tuple[list[Occurrence], list[Occurrence]] = ([], [])
         self.consumed: list[Occurrence] = []
 
+    def completing(self) -> list[Node]:
+        return self.parts[1 if self.delayed[0] else 0 : 2]
+
     def advance(self, time: int, first: bool) -> None:
         self.fresh = sorted(self.step(time, first), key=Occurrence.arrival)
         self.now.extend(self.fresh)
@@ -326,6 +333,9 @@ class UnlessNode(PatternNode):
 
     def columns(self) -> list[str]:
         return self.parts[0].columns()
+
+    def completing(self) -> list[Node]:
+        return self.parts[:1]
 
     def step(self, time: int, first: bool) -> list[Occurrence]:
         left, absent = self.parts

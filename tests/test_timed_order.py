@@ -188,6 +188,29 @@ def test_disorder_changes_no_choice(seed: int) -> None:
     check(expected, bucketed(rng, text, batches), "in buckets (+) it is not one engine (-)")
 
 
+@pytest.mark.parametrize(
+    ("rules", "events"),
+    [
+        (
+            "e(K, V) <- a(K, V) UNLESS b(K, _) WITHIN 2 s.\ne(V, K) <- b(K, V) UNLESS a(_, V) WITHIN 2 s.\n",
+            [Event("a", (1, 2), 0, 0), Event("b", (1, 2), 0, 0)],
+        ),
+        (
+            "e(K, N) <- ((a(K, V) SEQ b(K, _)) AGGREGATE N = count() OVER EACH 4 s BY K).\n"
+            "e(V, 7) <- ((b(_, V) SEQ a(_, V)) AGGREGATE N = count() OVER EACH 4 s BY V).\n",
+            [Event(name, (1, 1), end * SECOND, end * SECOND) for end, name in enumerate("aba")],
+        ),
+    ],
+)
+def test_results_of_two_stages_do_not_tie(rules: str, events: list[Event]) -> None:
+    """The same events are in both patterns, but others complete them, and the values are the same."""
+    text = EVENTS + rules + "f(K) <- (e(_, J) AGGREGATE K = last(J) OVER LAST 1 EVENTS).\n"
+    expected = reference.detect(text, events)
+    check(expected, run(Engine.from_text(text), [events]), "the engine (+) is not the reference (-)")
+    for seed in range(20):
+        check(expected, bucketed(Random(seed), text, [events]), "in buckets (+) it is not one engine (-)")
+
+
 @pytest.mark.parametrize("seed", seeds(200))
 def test_disorder_changes_no_choice_among_fluents(seed: int) -> None:
     rng = Random(f"timed fluents {seed}")

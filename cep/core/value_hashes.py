@@ -36,7 +36,7 @@ def orders(words: Iterable[Ints], events: Iterable[str], count: int) -> Ints:
 
     - `words`: for each value that distinguishes the results, the column of its `hash_words`. `count`: the number of
       results.
-    - `events`: the names of the events from which the results are derived.
+    - `events`: the names of the events that may complete the pattern.
     """
     (origin,) = _texts(pl.Series([" ".join(sorted(events))], dtype=pl.String)).astype(np.uint64)
     hashed = np.full(count, origin)

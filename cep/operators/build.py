@@ -158,10 +158,13 @@ class GoalBuilder:
 
         `types`: the types of the values that distinguish the results.
         """
-        events, waiting = set[str](), [number]
+        events, waiting, seen = set[str](), [number], set[int]()
         while waiting:
-            node = self.plan.nodes[waiting.pop()]
-            waiting.extend(node.parts)
+            if (part := waiting.pop()) in seen:
+                continue
+            seen.add(part)
+            node = self.plan.nodes[part]
+            waiting.extend(node.parts[place] for place in node.properties().completes)
             if isinstance(node, Scan):
                 events.add(node.event)
         return ValueOrder(self.words, types, events)

@@ -15,7 +15,7 @@ class ValueOrder:
     """A function that computes the order of such results from their values (see `cep.core.value_hashes.orders`).
 
     - `types`: the types of the values that distinguish the results.
-    - `events`: the names of the events from which the results are derived.
+    - `events`: the names of the events that may complete the pattern.
     """
 
     def __init__(self, words: PoolWords, types: Sequence[str], events: Collection[str]) -> None:
