@@ -139,7 +139,8 @@ def _term(value: ox.NamedNode | ox.BlankNode | ox.Literal | ox.Triple) -> Observ
 
 
 def _lines(text: bytes) -> dict[str, int]:
-    """Return the number of the first line that begins with each word, which in N-Quads is the line's subject."""
+    """Return, for each word at the beginning of a line, the number of the first line that begins with it. In N-Quads,
+    this word is the subject."""
     line_numbers: dict[str, int] = {}
     for number, line in enumerate(text.split(b"\n"), 1):
         words = line.split(None, 1)

@@ -75,8 +75,8 @@ def _parts(detections: Mapping[Key, Times], windows: Sequence[Window]) -> tuple[
 
 
 def _false(times: Times, windows: Sequence[tuple[int, int, int]]) -> float:
-    """Return the unweighted sum over the false positives of one key, which is negative. A false positive counts more if
-    it is further from the end of the last window before it."""
+    """Return the sum of the scores of one key's false positives, before the profile's weight is applied. Each score is
+    negative, and lower if the false positive is further from the end of the last window before it."""
     by_end = sorted((end, end - start) for start, end, _ in windows)
     if not by_end:
         return -float(len(times))

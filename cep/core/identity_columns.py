@@ -67,7 +67,7 @@ class IdentityColumns:
         return cls(head, kinds, places, nones)
 
     def identities(self, cells: Ints, texts: Sequence[pl.Series]) -> tuple[pl.Series, Bools]:
-        """Return the hash of each row's message, and a mask of the odd rows, whose hashes are invalid.
+        """Return the hash of each row's message, and a mask of the odd rows (see above). Their hashes are invalid.
 
         The message consists of the head, the row's values as JSON with commas, and `]`.
         """
@@ -96,7 +96,7 @@ class IdentityColumns:
 
 
 def column_identities(columns: Sequence[pl.Series], head: bytes) -> tuple[pl.Series, Bools] | None:
-    """Return the hash of each row of some columns, and a mask of the odd rows, whose hashes are invalid.
+    """Return the hash of each row of some columns, and a mask of the rows that the kernel cannot write (odd rows).
 
     Return None if a column has a type that the kernel cannot write, or if there is no column.
     """

@@ -53,7 +53,7 @@ class HashedKeys(ABC):
         return self.chosen(hashes(columns, types))
 
     def whole(self, table: pl.DataFrame, schema: Schema) -> Bools:
-        """Return a mask of the selected rows of a table that is distributed by the hash of the whole row."""
+        """Return a mask of the rows whose hash is selected, for a table that is distributed by hashes of whole rows."""
         return self.chosen(row_hashes(table, schema, "whole"))
 
 

@@ -398,8 +398,7 @@ def _signs(sign: int, count: int) -> list[pl.Series]:
 
 
 def _apart(withdrawn: Frames, added: Frames) -> tuple[Frames, Frames]:
-    """Remove the rows that an event has both among the withdrawn and among the added rows. Return the remaining
-    rows."""
+    """Remove, for each event, the rows that are in both tables. Return the remaining rows."""
 
     def without(table: pl.DataFrame, other: pl.DataFrame | None) -> pl.DataFrame:
         own = [column for column in table.columns if column != CHANGE]

@@ -535,7 +535,7 @@ class AlertLifecycle:
 
 
 def _together(before: AlertChange | None, group: Sequence[AlertOccurrence]) -> list[str]:
-    """Return the fluent intervals of a key that hold now, including the intervals that begin with `group`."""
+    """Return the ids of a key's fluent intervals that hold now, including those of the occurrences in `group`."""
     return sorted({*(() if before is None else before.holding), *(occurrence.interval for occurrence in group)})
 
 

@@ -80,8 +80,8 @@ def sending(
     report: ReportTrouble,
     routes: Routes | None = None,
 ) -> Iterator[list[Sender]]:
-    """Run senders during a `with` block. Enter the block before the program runs, because a new receiver is sent only
-    changes that are added after this."""
+    """Run senders during a `with` block. Enter the block before the program runs, because a new receiver gets only the
+    changes that are added after that."""
     senders = [_sender(target, outbox, origin, report, routes) for target in targets]
     try:
         for sender in senders:

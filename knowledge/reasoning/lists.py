@@ -84,7 +84,8 @@ def _next(facts: PredicateRelations, predicate: int, nodes: Ints, heads: Ints, n
 def rules_of_lists(
     facts: PredicateRelations, lists: Lists, words: ReasoningVocabulary, names: PrefixedNames
 ) -> tuple[TripleRule, ...]:
-    """Return one rule prp-spo2 per property chain, several rules prp-key per key. Raises CepError for an empty list."""
+    """Return the OWL 2 RL rules for property chains (prp-spo2, one per chain) and for `owl:hasKey` (prp-key, several
+    per axiom). Raises CepError for an empty list."""
     rules = []
     for head in facts[words.chain].objects.tolist():
         chain = _filled(lists.of(head), words.chain, names)

@@ -243,7 +243,7 @@ def join_hint(cursor: Cursor) -> str | None:
     if token.kind == "graph":
         return messages.GRAPH
     if token.key == ",":
-        return "events are joined by `AND` or `SEQ`; conditions follow `WHERE`, aggregates `AGGREGATE`"
+        return "events are joined by `AND` or `SEQ`; conditions follow `WHERE`, and aggregates follow `AGGREGATE`"
     return messages.operator_hint(token)
 
 

@@ -69,7 +69,7 @@ class Reviser(Protocol):
         ...
 
     def forget(self, until: int) -> None:
-        """Drop stored rows that end up to the time `until`. No change can affect them any more."""
+        """Drop stored rows that end at or before `until`. No change can affect them any more."""
         ...
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
@@ -161,7 +161,7 @@ class PairReviser(KeyedReviser):
     words: tuple[Ints, Ints]
 
     def changes(self, inputs: Sequence[Table]) -> list[Ints]:
-        """Return the changes of each input, sorted by key and row."""
+        """Return the withdrawn and the added rows of each input (see `changes_of`), sorted by key and row."""
         slots = [self.known.slots(table, columns) for table, columns in zip(inputs, self.columns)]
         for side in self.sides:
             side.know(self.known.count)

@@ -57,7 +57,8 @@ class BatchNote:
 class BatchNotes:
     """The notes of a query. `folder`: the folder of the states, which must exist.
 
-    `begins`: the clocks of keys before the first micro-batch. `first`: the number of the first micro-batch.
+    `begins`: for each key of `--lateness-by`, its latest time before the first micro-batch. `first`: the number of the
+    first micro-batch.
     """
 
     def __init__(self, folder: Path, begins: Mapping[str, Any] | None = None, first: int = 0) -> None:

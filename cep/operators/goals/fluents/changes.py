@@ -444,7 +444,8 @@ class Rows:
 def _chained(keys, count, heads, following):  # type: ignore[no-untyped-def]
     """Link new rows into the chains of their keys.
 
-    `count`: the number of the first new row. The arrays must have room for all rows and keys.
+    `count`: the number of rows that are already linked; the new rows follow them. The arrays must have room for all
+    rows and keys.
     """
     for i in range(len(keys)):
         if keys[i] >= 0:

@@ -400,7 +400,7 @@ class ChronologicalReviser(PairReviser):
         return goal.needed_arrays(frontier)
 
     def forget(self, until: int) -> None:
-        """See `Reviser`. A left row is needed while it can wait."""
+        """See `Reviser`. A row of the left side is needed until `within` has passed after its end."""
         self.left.floor, self.right.floor = until - self.within, until
 
     def states_at(self, times: Sequence[int]) -> Sequence[Arrays]:
