@@ -148,3 +148,21 @@ def test_copies_of_a_large_state_cost_no_more_than_the_rows_of_the_stream(
     expected = rows(plain.push({"reading": every}))
     expected.update(rows(plain.close()))
     assert net == expected
+
+
+def test_many_results_of_few_rows_leave_although_the_state_is_large() -> None:
+    """The state keeps the last rows of 5,000 keys. Of 30 rows, 900 pairs are derived."""
+    text = """
+    event reading(k: int, v: float) TIME t.
+    event q(k: int, l: int) TIME t.
+    two(K, S) <- reading(K, V) AGGREGATE S = sum(V) OVER LAST 2 EVENTS BY K.
+    p(K, L) <- q(K, _) AND q(_, L) WITHIN 1 s.
+    """
+    engine, numbers, sizes = Engine.from_text(text, revise=2 * SECOND), np.arange(5_000), []
+    engine.push({"reading": pl.DataFrame({"time": numbers * 100, "k": numbers, "v": numbers % 7 / 2})})
+    places = np.arange(30)
+    for second in range(1, 60):
+        times = second * SECOND + 10_000 * places
+        engine.push({"q": pl.DataFrame({"time": times, "k": places, "l": places})})
+        sizes.append(engine.state_bytes)
+    assert max(sizes[30:]) <= 1.1 * max(sizes[10:30]), sizes

@@ -315,7 +315,7 @@ class Revision:
         windows = [window for windows_by_event in self.held() for window in windows_by_event.values()]
         states = sum(stretch.state.nbytes for stretch in self.stretches)
         states += 0 if self.incremental is None else self.incremental.nbytes
-        return sum(w.size for w in windows), sum(run.nbytes for w in windows for run in w.runs) + states
+        return sum(w.size for w in windows), sum(w.nbytes for w in windows) + states
 
     def held(self) -> list[Windows]:
         """Return the waiting rows, and the input and output of each stretch."""

@@ -158,6 +158,10 @@ class RowWindow:
     def size(self) -> int:
         return sum(map(rows, self.runs))
 
+    @property
+    def nbytes(self) -> int:
+        return sum(run.nbytes for run in self.runs)
+
     def _append(self, table: Table, span: tuple[int, int], ordered: bool) -> None:
         self.runs.append(table)
         self._spans.append(span)

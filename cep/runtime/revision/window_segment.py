@@ -80,7 +80,8 @@ LEAST_ROWS = 16_384
 """The minimum number of input rows in a stretch. The rows of a stretch also take at least twice as much memory as the
 stored state.
 
-A stretch whose length is 1/FEWEST of the window may have fewer rows, but takes at least as much memory as the state.
+A stretch whose length is 1/FEWEST of the window may have fewer rows. Its input rows or its output rows take at least as
+much memory as the state.
 """
 
 
@@ -112,15 +113,15 @@ class Stretch:
         long = until - self.since
         if long < spacing(length):
             return False
-        tables = [table for window in self.inputs.values() for table in window.runs]
-        size, state = sum(table.nbytes for table in tables), self.state.nbytes
-        if size < state:  # another copy of the state would cost more than the rows
+        size, output = (sum(window.nbytes for window in windows.values()) for windows in self.held)
+        state = self.state.nbytes
+        if max(size, output) < state:  # another copy of the state would cost more than the rows
             return False
         if parts is not None:
             return long * parts >= length
         if until < watermark or long * FEWEST >= length:
             return True
-        return sum(map(rows, tables)) >= LEAST_ROWS and size >= 2 * state
+        return size >= 2 * state and sum(window.size for window in self.inputs.values()) >= LEAST_ROWS
 
 
 def spacing(length: int) -> int:
