@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cep.command import app
-from cep.core.checksum import Chain
 from cep.core.compilation import Compilation
 from cep.core.errors import CepError
 from cep.core.time import BEGINNING
 from cep.engine import Engine
 from cep.spark import job
-from cep.spark.disk import CHECKPOINT
 from cep.spark.state.checkpoint import CheckpointInfo, claim
 from cep.spark.state.migration import EarlierInput, Generation, Migration, StartingPoint, StateLayout, migrated
 from tests import spark_runs
@@ -151,13 +149,6 @@ def test_a_checkpoint_of_a_run_that_revises_goes_on(tmp_path: Path) -> None:
     third, moved = claim(state, kept(READING + RISE + PAIR, tmp_path, **keyed), True)
     assert moved is not None and str(moved) == "rules that keep their state: line 3: rise; new rules: line 4: pair"
     assert third.generation == Generation(2) and third.revise == hour
-
-
-def test_a_checkpoint_of_an_older_version_is_read(tmp_path: Path) -> None:
-    info, file = kept(READING + RISE, tmp_path), tmp_path / CHECKPOINT
-    older = json.dumps(asdict(info) | {"replaces": False})
-    file.write_bytes(Chain(CHECKPOINT.encode()).add(older.encode()))
-    assert CheckpointInfo.read(file) == info
 
 
 def test_a_checkpoint_goes_from_one_program_to_the_next(tmp_path: Path) -> None:

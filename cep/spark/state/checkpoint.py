@@ -86,7 +86,6 @@ class CheckpointInfo:
         try:
             fields = json.loads(Chain(CHECKPOINT.encode()).read(file.read_bytes()))
             parts = {"laid": StateLayout(**fields["laid"]), "generation": Generation.of(fields["generation"])}
-            fields.pop("replaces", None)  # in older checkpoints; it follows from the program and `revise`
             return cls(**fields | parts)
         except (ValueError, TypeError, KeyError) as error:
             raise damaged_file(file) from error

@@ -444,7 +444,7 @@ class SupportsGoal(NumberedState, SupportsStretches, Lasting):
     @property
     def size(self) -> tuple[int, int]:
         held = int(np.count_nonzero(self.state[: self.tuples.count, COUNT]))
-        return held + self.waiting.count, int(self.state.nbytes + self.tuples.nbytes)
+        return held + self.waiting.count, int(self.state.nbytes + self.orders.nbytes + self.tuples.nbytes)
 
 
 def projection_of(node: Projection, builder: GoalBuilder) -> Goal:
